@@ -42,6 +42,8 @@ const framePayloadBytes = 16_384;
 const largestConcurrency = 1000;
 /** Answers to PING and SETTINGS that a client has not read. */
 const unsentBytes = 16 * 1024;
+/** What is written of an answer at once: more than makes a socket ask to wait for 'drain'. */
+const largestWriteBytes = 256 * 1024;
 /** How long a client may take to send preface and SETTINGS, and to complete a frame or header block of its first request. */
 const openingTimeoutMs = 10_000;
 /** A header block of the largest size, and some frames besides. */
@@ -88,7 +90,8 @@ export class GrpcConnection implements StreamOwner {
       options.log.debug({ err: error.message }, "connection failed");
     });
     socket.once("close", () => this.#release());
-    socket.on("data", (chunk: Buffer) => this.#read(chunk));
+    socket.on("data", (chunk: Buffer) => this.#orRefuse(() => this.#read(chunk)));
+    socket.on("drain", () => this.#flushBlocked());
     const settings = Buffer.alloc(settingsBytes);
     settings.writeUInt16BE(settingId.maxConcurrentStreams, 0);
     settings.writeUInt32BE(largestConcurrency, 2);
@@ -116,6 +119,11 @@ export class GrpcConnection implements StreamOwner {
   /** Sends as much of the answer as the client has room for. */
   flush(stream: GrpcStream): void {
     if (this.#closed || stream.closed) return;
+    // What a client does not read waits in its streams: their number has a limit, the buffer of a socket has none.
+    if (this.socket.writableNeedDrain) {
+      this.#blocked.add(stream);
+      return;
+    }
     const parts: Buffer[] = [];
     const { id, out, trailers } = stream;
     // An answer without a message is one header block.
@@ -126,7 +134,7 @@ export class GrpcConnection implements StreamOwner {
     }
     let waiting = 0;
     for (const each of out) waiting += each.length;
-    let room = Math.min(this.#sendWindow, stream.sendWindow);
+    let room = Math.min(this.#sendWindow, stream.sendWindow, largestWriteBytes);
     while (waiting > 0 && room > 0) {
       const length = Math.min(waiting, room, framePayloadBytes);
       parts.push(encodeFrameHead(frameType.data, 0, id, length));
@@ -153,19 +161,26 @@ export class GrpcConnection implements StreamOwner {
   /** Ends a stream whose answer nobody waits for any more. */
   giveUp(stream: GrpcStream): void {
     if (this.#closed || stream.closed) return;
-    this.socket.write(resetFrame(stream.id, errorCode.cancel));
-    this.#forget(stream);
+    this.#orRefuse(() => {
+      this.#control(resetFrame(stream.id, errorCode.cancel));
+      this.#forget(stream);
+    });
   }
 
   #read(chunk: Buffer): void {
+    for (const frame of this.#frames.read(chunk)) {
+      if (this.#closed) return;
+      this.#readFrame(frame);
+    }
+    // Once for all frames of a chunk: a client could give room by the byte.
+    if (this.#hasRoom) this.#flushBlocked();
+    this.#watchOpening();
+  }
+
+  /** Ends the connection when `work` finds that the client violates the protocol. */
+  #orRefuse(work: () => void): void {
     try {
-      for (const frame of this.#frames.read(chunk)) {
-        if (this.#closed) return;
-        this.#readFrame(frame);
-      }
-      // Once for all frames of a chunk: a client could give room by the byte.
-      if (this.#hasRoom) this.#flushBlocked();
-      this.#watchOpening();
+      work();
     } catch (error) {
       if (error instanceof ProtocolError) this.#refuse(messageOf(error));
       else throw error;

@@ -82,6 +82,8 @@ export class GrpcStream implements IncomingCall {
 
   /** A part of the request. What is wrong is answered at once. */
   receive(data: Buffer, end: boolean): void {
+    // It was answered, and the answer waits for room.
+    if (this.trailers !== undefined) return;
     if (this.#requestBytes === 0 && end) this.#take(data);
     else this.#keep(data, end);
   }

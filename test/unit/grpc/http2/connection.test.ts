@@ -6,9 +6,10 @@ import assert from "node:assert/strict";
 import { silentLogger } from "../../../../src/lib/log.js";
 import { isKind } from "../../../../src/lib/errors.js";
 import { GrpcConnection } from "../../../../src/shim/grpc/http2/connection.js";
+import type { GrpcStream } from "../../../../src/shim/grpc/http2/grpc-stream.js";
 import { UnfinishedRequests } from "../../../../src/shim/grpc/http2/unfinished-requests.js";
 import { status } from "../../../../src/shim/grpc/status.js";
-import { turns } from "../../../fakes/turns.js";
+import { turns, until } from "../../../fakes/turns.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
 import { Http2Client } from "../http2-client.js";
 import {
@@ -203,8 +204,10 @@ describe("the requests of an old client", () => {
   }
 });
 
-/** A listener whose connections answer each request with `ok`, and the sockets behind them. */
-async function startAccepting() {
+/** A listener whose connections answer each request, with `ok`, and the sockets behind them. */
+async function startAccepting(
+  onRequest = (stream: GrpcStream): void => stream.finish({ code: status.OK }, Buffer.from("ok")),
+) {
   const directory = await temporaryDirectory();
   const path = join(directory.path, "x.sock");
   const sockets: Socket[] = [];
@@ -214,7 +217,7 @@ async function startAccepting() {
       log: silentLogger(),
       keepaliveMs: 60_000,
       unfinished: new UnfinishedRequests(),
-      onRequest: (stream) => stream.finish({ code: status.OK }, Buffer.from("ok")),
+      onRequest,
     });
   });
   server.listen(path);
@@ -231,6 +234,7 @@ async function startAccepting() {
 }
 
 const modernRequest = versionRequest(1);
+const shortRequest = (id: number): Buffer => versionRequest(id, literal("grpc-timeout", "1S"));
 
 describe("GrpcConnection", () => {
   test("keeps a connection without a request open and answers its PINGs", async (t) => {
@@ -343,6 +347,61 @@ describe("GrpcConnection", () => {
       await turns(1);
     }
     client.destroy();
+  });
+
+  describe("for a client that does not read", () => {
+    /** Windows without end; the socket of the server. */
+    async function connectUnresponsive(accepting: Awaited<ReturnType<typeof startAccepting>>) {
+      const client = connect(accepting.path).on("error", () => undefined);
+      const socket = await acceptedSocket(accepting);
+      const window = frame(types.settings, 0, 0, Buffer.of(0, 4, 0x7f, 0xff, 0xff, 0xff));
+      client.write(opening(window, frame(types.windowUpdate, 0, 0, Buffer.of(0x7f, 0, 0, 0))));
+      return { client, socket };
+    }
+
+    test("writes no more of an answer than fits, and the rest when it reads", async () => {
+      const answer = Buffer.alloc(8 * 1024 * 1024, "x");
+      await using accepting = await startAccepting((stream) => stream.finish({ code: status.OK }, answer));
+      const { client, socket } = await connectUnresponsive(accepting);
+      client.write(Buffer.concat([versionRequest(1), message(1), versionRequest(3), message(3)]));
+      await until("an answer is written", () => socket.writableLength > 0);
+      await turns(2);
+      assert.ok(socket.writableLength < 1024 * 1024, `${String(socket.writableLength)} bytes wait`);
+      let received = 0;
+      client.on("data", (chunk: Buffer) => (received += chunk.length));
+      await until("both answers are there", () => received > 2 * answer.length);
+      client.destroy();
+    });
+
+    test("closes the connection when it asks on and on", async () => {
+      await using accepting = await startAccepting();
+      const { client, socket } = await connectUnresponsive(accepting);
+      for (let id = 1; id < 20_000 && !socket.destroyed; id += 2) {
+        client.write(Buffer.concat([versionRequest(id), message(id)]));
+        if (id % 1000 === 1) await turns(1);
+      }
+      await until(
+        "all is read or refused",
+        () => socket.destroyed || socket.bytesRead >= client.bytesWritten,
+      );
+      assert.ok(socket.destroyed || socket.writableEnded, `${String(socket.writableLength)} bytes wait`);
+      client.destroy();
+    });
+
+    test("closes the connection when it lets its deadlines pass on and on", async (t) => {
+      t.mock.timers.enable({ apis: ["setTimeout"] });
+      await using accepting = await startAccepting();
+      const { client, socket } = await connectUnresponsive(accepting);
+      let id = 1;
+      for (let round = 0; round < 10 && !socket.writableEnded; round += 1) {
+        const end = id + 2 * 900;
+        for (; id < end; id += 2) client.write(Buffer.concat([shortRequest(id), message(id)]));
+        await until("all is read", () => socket.writableEnded || socket.bytesRead >= client.bytesWritten);
+        t.mock.timers.tick(60_000);
+      }
+      assert.ok(socket.destroyed || socket.writableEnded, `${String(socket.writableLength)} bytes wait`);
+      client.destroy();
+    });
   });
 
   test("closes only the connection of a client that sends garbage after its first request", async () => {
