@@ -18,7 +18,7 @@ export interface IncomingCall {
   removeListener(event: "cancelled", listener: () => void): unknown;
   /** Milliseconds of `Date.now()`; Infinity without one. */
   getDeadline(): number;
-  readonly metadata?: { get(key: string): readonly string[] };
+  readonly traceParent?: string | undefined;
 }
 
 export interface Observation {
@@ -151,14 +151,13 @@ export class Instrument {
 
   /** Undefined for calls of which no subscriber hears. */
   #trace<T>(
-    { metadata }: IncomingCall,
+    { traceParent: parent }: IncomingCall,
     { name, rpc }: Work<T>,
     begin: { readonly signal: AbortSignal; readonly startMs: number; readonly subject: RequestSubject },
   ): TracedCall | undefined {
     const { subscribers = [] } = this.options;
     if (subscribers.length === 0 || rpc === undefined || !isTraced(name, rpc.readOnly)) return undefined;
     const { container, ...subject } = begin.subject;
-    const [parent] = metadata?.get("traceparent") ?? [];
     const traceParent = parent !== undefined && traceParentForm.test(parent) ? parent : undefined;
     const traceId = this.options.traceIdOf?.(traceParent);
     return {

@@ -7,6 +7,8 @@ import { status, type CallStatus } from "../status.js";
 export const largestMessageBytes = 16 * 1024 * 1024;
 /** In front of a message: whether it is compressed, and its length (big endian). */
 export const messageHeadBytes = 5;
+/** Longer than a method's path, a traceparent and all else that is read of a request's fields, in characters. */
+const longestValue = 1024;
 /** The longest delay of a timer of Node.js. */
 const longestTimerMs = 2 ** 31 - 1;
 const millisecondsPerUnit: Readonly<Record<string, number>> = {
@@ -25,7 +27,7 @@ export interface StreamOwner {
 
 export class GrpcStream implements IncomingCall {
   readonly path: string;
-  readonly metadata: { get(key: string): readonly string[] };
+  readonly traceParent: string | undefined;
   /** The caller has left, or its deadline has passed. */
   cancelled = false;
   /** The client has sent all of its request. */
@@ -57,14 +59,14 @@ export class GrpcStream implements IncomingCall {
   ) {
     this.receiveWindow = windows.receive;
     this.sendWindow = windows.send;
-    const valueOf = (key: string): string | undefined => fields.find(({ name }) => name === key)?.value;
-    this.path = valueOf(":path") ?? "";
-    this.metadata = { get: (key) => [valueOf(key) ?? []].flat() };
-    const timeoutMs = parseTimeout(valueOf("grpc-timeout"));
+    // Nothing else is kept of them: 256 KiB for each of many streams are too much.
+    this.path = valueOf(fields, ":path") ?? "";
+    this.traceParent = valueOf(fields, "traceparent");
+    const timeoutMs = parseTimeout(valueOf(fields, "grpc-timeout"));
     this.#deadlineMs = Date.now() + timeoutMs;
     if (timeoutMs !== Infinity)
       this.#timer = setTimeout(() => this.#expire(), Math.min(timeoutMs, longestTimerMs));
-    const encoding = valueOf("grpc-encoding") ?? "identity";
+    const encoding = valueOf(fields, "grpc-encoding") ?? "identity";
     if (encoding !== "identity") this.finish(compressed);
   }
 
@@ -190,6 +192,12 @@ const compressed = { code: status.UNIMPLEMENTED, details: "compressed messages a
 function tooLarge(bytes: number): CallStatus {
   const details = `the request has ${bytes} bytes, at most ${largestMessageBytes} are allowed`;
   return { code: status.RESOURCE_EXHAUSTED, details };
+}
+
+/** The first value of that name; undefined for one that is too long, as for none. */
+function valueOf(fields: readonly HeaderField[], key: string): string | undefined {
+  const value = fields.find(({ name }) => name === key)?.value;
+  return value === undefined || value.length > longestValue ? undefined : value;
 }
 
 /** Milliseconds of a grpc-timeout; Infinity without one. */

@@ -3,9 +3,14 @@ import { once } from "node:events";
 import { readdirSync } from "node:fs";
 import { connect } from "node:net";
 import { describe, test } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { gzipSync } from "node:zlib";
+import type { HeaderField } from "../../../../src/lib/http2/hpack.js";
+import { GrpcStream } from "../../../../src/shim/grpc/http2/grpc-stream.js";
 import { ResetLimit } from "../../../../src/shim/grpc/http2/reset-limit.js";
 import type { GrpcServerOptions } from "../../../../src/shim/grpc/server.js";
+import { turns } from "../../../fakes/turns.js";
 import { until } from "../../../support/wait.js";
 import { Http2Client } from "../http2-client.js";
 import {
@@ -13,6 +18,8 @@ import {
   clientPreface,
   flags,
   frame,
+  headers,
+  indexed,
   literal,
   message,
   settings,
@@ -149,6 +156,34 @@ describe("requests that are not complete or wrong", () => {
     const empty = Buffer.alloc(5);
     client.write(versionRequest(1), frame(types.data, flags.endStream, 1, Buffer.concat([empty, empty])));
     assert.deepEqual(await statusOf(client, 1), ["3", "the call contains more than one request message"]);
+  });
+});
+
+describe("of the fields of a request", () => {
+  test("a path that is too long for any method is answered in one frame", async () => {
+    await using server = await serve();
+    using client = await Http2Client.connect(server.path);
+    await client.open();
+    const path = literal(4, `/${"\u00e4".repeat(8000)}`);
+    client.write(headers(1, Buffer.concat([indexed(3), indexed(6), path])), message(1));
+    assert.equal((await statusOf(client, 1))[0], "12");
+    for (const { payload } of client.frames) assert.ok(payload.length <= 16_384, `${payload.length} bytes`);
+  });
+
+  test("nothing is kept but what is asked for", async () => {
+    setFlagsFromString("--expose-gc");
+    const collect = runInNewContext("gc") as () => void;
+    const owner = { requested: () => undefined, flush: () => undefined, giveUp: () => undefined };
+    const open = (): { readonly stream: GrpcStream; readonly fields: WeakRef<HeaderField[]> } => {
+      const fields = [{ name: ":path", value: "/x", neverIndexed: false }];
+      const stream = new GrpcStream(1, fields, owner, { receive: 0, send: 0 });
+      return { stream, fields: new WeakRef(fields) };
+    };
+    const { stream, fields } = open();
+    await turns(1);
+    collect();
+    assert.equal(fields.deref(), undefined);
+    assert.equal(stream.path, "/x");
   });
 });
 
