@@ -109,6 +109,7 @@ describe("startGrpcServer()", () => {
       ["undefined", undefined, INTERNAL, "undefined"],
       ["an object without text", Object.create(null), INTERNAL, "something was thrown that has no text"],
       ["an unpaired surrogate", failed("invalid", "\ud800!"), INVALID_ARGUMENT, "\ufffd!"],
+      ["spaces at both ends", failed("notFound", "  no such thing:  "), NOT_FOUND, "  no such thing:  "],
       ["an empty message", failed("notFound", ""), NOT_FOUND, "notFound"],
       ["a text of 1 MiB", failed("unknown", "é".repeat(mebibyte)), UNKNOWN, "é".repeat(2048)],
     ];

@@ -219,9 +219,12 @@ function trailersOf(code: number, details: string): Buffer {
   return encodeFields([field("grpc-status", String(code)), ...message]);
 }
 
-/** All bytes of UTF-8 but printable ASCII without `%`, as the protocol of gRPC asks for. */
+/**
+ * All bytes of UTF-8 but printable ASCII without `%`, as the protocol of gRPC asks for; and a space at an end, where
+ * the value of a field must not have one (RFC 9113 §8.2.1): nghttp2 drops such a field.
+ */
 function percentEncode(text: string): string {
-  return text.replace(/[^ -$&-~]+/gu, (part) =>
+  return text.replace(/^ | $|[^ -$&-~]+/gu, (part) =>
     [...Buffer.from(part)].map((byte) => `%${byte.toString(16).toUpperCase().padStart(2, "0")}`).join(""),
   );
 }
