@@ -104,8 +104,7 @@ export async function runProcess(options) {
     writeFileSync(countFile, "");
     const words = [...command, process.execPath, ...flags, module];
     // A suite has its own timeout, which a file that hangs as it is loaded, or in a hook, does not meet.
-    const deadlineMs = timeoutMs * files.length + CLEAN_UP_MS;
-    const code = await runGroup(words, { root, env, print, deadlineMs });
+    const code = await runGroup(words, { root, env, print, silenceMs: timeoutMs + CLEAN_UP_MS });
     const text = readFileSync(countFile, "utf8");
     const counts = /** @type {Counts} */ ({ ...noCounts, ...(text === "" ? {} : JSON.parse(text)) });
     if (code === 0 || counts.failedFiles.length > 0) return counts;
@@ -118,10 +117,11 @@ export async function runProcess(options) {
 
 /**
  * @param {readonly string[]} words
- * @param {{ root: string, env: NodeJS.ProcessEnv, print: (text: string) => void, deadlineMs: number }} options
+ * @param {{ root: string, env: NodeJS.ProcessEnv, print: (text: string) => void, silenceMs: number }} options
+ *   `silenceMs`: when nothing was printed for so long, which each file does at its end, the group is ended
  * @returns {Promise<number>}
  */
-function runGroup([program = "", ...args], { root, env, print, deadlineMs }) {
+function runGroup([program = "", ...args], { root, env, print, silenceMs }) {
   return new Promise((resolve, reject) => {
     // Its own group: it gets each signal once, from here, and nothing of it is left behind.
     const child = spawn(program, args, {
@@ -153,16 +153,20 @@ function runGroup([program = "", ...args], { root, env, print, deadlineMs }) {
       signalGroup(signal === "SIGPIPE" ? "SIGTERM" : signal);
       kill = setTimeout(() => signalGroup("SIGKILL"), CLEAN_UP_MS);
     };
+    const beginAnew = () => void deadline.refresh();
     const deadline = setTimeout(() => {
-      print("\nsetup: the test files take too long, and are ended\n");
+      child.stdout.off("data", beginAnew);
+      print("\nsetup: a test file takes too long, and the process is ended\n");
       signalGroup("SIGTERM");
       kill = setTimeout(() => signalGroup("SIGKILL"), CLEAN_UP_MS);
-    }, deadlineMs);
+    }, silenceMs);
+    child.stdout.on("data", beginAnew);
     const stopOnLostReader = () => stop("SIGPIPE");
     process.on("SIGINT", stop).on("SIGTERM", stop);
     process.stdout.on("error", stopOnLostReader);
     child.once("error", reject);
     child.once("exit", (code) => {
+      child.stdout.off("data", beginAnew);
       clearTimeout(deadline);
       clearTimeout(kill);
       const finish = async () => {

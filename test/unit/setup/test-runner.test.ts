@@ -11,14 +11,18 @@ import { temporaryDirectory } from "../lib/temporary-directory.js";
 const runner = new URL("../../../scripts/setup/test-runner.mjs", import.meta.url).href;
 
 /** Starts a program that runs test files with these contents in processes that share them, and prints their counts. */
-async function startRun(directory: string, files: Readonly<Record<string, string>>, processes: number) {
+async function startRun(
+  directory: string,
+  files: Readonly<Record<string, string>>,
+  { processes = 1, timeoutMs = 60_000 },
+) {
   const taken = join(directory, "taken");
   await mkdir(taken);
   for (const [name, text] of Object.entries(files)) await writeFile(join(directory, name), text);
   const paths = Object.keys(files).map((name) => relative(repositoryRoot, join(directory, name)));
   // They are JavaScript: nothing has to compile them.
   const built = { root: repositoryRoot, modules: repositoryRoot };
-  const options = { ...built, files: paths, taken, runnerFlags: [], timeoutMs: 60_000 };
+  const options = { ...built, files: paths, taken, runnerFlags: [], timeoutMs };
   const program = `
     import { addCounts, runProcess } from ${JSON.stringify(runner)};
     // Else node's runner takes itself for a part of the run that this test belongs to.
@@ -30,9 +34,12 @@ async function startRun(directory: string, files: Readonly<Record<string, string
   return spawn(process.execPath, ["--input-type=module", "--eval", program], { cwd: repositoryRoot });
 }
 
-async function countsOf(files: Readonly<Record<string, string>>, processes = 1): Promise<typeof noCounts> {
+async function countsOf(
+  files: Readonly<Record<string, string>>,
+  options: { processes?: number; timeoutMs?: number } = {},
+): Promise<typeof noCounts> {
   await using directory = await temporaryDirectory();
-  const child = await startRun(directory.path, files, processes);
+  const child = await startRun(directory.path, files, options);
   let output = "";
   child.stdout.setEncoding("utf8").on("data", (text: string) => (output += text));
   child.stderr.resume();
@@ -78,8 +85,15 @@ describe("runProcess()", () => {
 
   test("runs each file in one of the processes that share it", async () => {
     const text = `${head}test("runs", () => {});`;
-    const { passed, failed } = await countsOf({ "a.test.mjs": text, "b.test.mjs": text }, 2);
+    const { passed, failed } = await countsOf({ "a.test.mjs": text, "b.test.mjs": text }, { processes: 2 });
     assert.deepEqual([passed, failed], [2, 0]);
+  });
+
+  test("gives each file its time, also where all of it together is more than a timer can count", async () => {
+    const text = `${head}test("runs", () => {});`;
+    const files = Object.fromEntries(["a", "b", "c"].map((name) => [`${name}.test.mjs`, text]));
+    const { passed, failed } = await countsOf(files, { timeoutMs: 1_000_000_000 });
+    assert.deepEqual([passed, failed], [3, 0]);
   });
 
   test("fails all files of a process that crashes", async () => {
