@@ -84,9 +84,10 @@ function temporaryName(path: string): string {
 
 /** Between two tries to get a name, while another server removes the stale socket that has it. */
 const pauseMs = 10;
-const takeAttempts = 10;
 /** No server needs as long to remove a file. */
 const abandonedMs = 1_000;
+/** With their pauses they take longer than what a killed server has left is waited for. */
+const takeAttempts = (2 * abandonedMs) / pauseMs;
 
 /** Gives the bound socket its name: `link` fails where one is taken. A stale one is removed first. */
 async function takeName(temporary: string, path: string, isFree: BindOptions["isFree"]): Promise<void> {
@@ -132,10 +133,13 @@ async function removeExactly(path: string, file: FileIdentity): Promise<boolean>
   return true;
 }
 
-/** The process that made the name was killed before it removed it. The link has set the time. */
+/**
+ * The process that made the name was killed before it removed it. The link has set the time, which is one to come where
+ * the clock was set back since.
+ */
 async function removeAbandoned(second: string): Promise<void> {
   const present = await lstat(second).catch(unlessMissing);
-  if (present !== undefined && Date.now() - present.ctimeMs > abandonedMs)
+  if (present !== undefined && Math.abs(Date.now() - present.ctimeMs) > abandonedMs)
     await unlink(second).catch(unlessMissing);
 }
 

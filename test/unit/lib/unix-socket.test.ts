@@ -1,6 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { link, mkdir, mkdtemp, readdir, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { syncBuiltinESMExports } from "node:module";
 import { connect, createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -8,6 +9,7 @@ import { describe, mock, test } from "node:test";
 import assert from "node:assert/strict";
 import { isKind } from "../../../src/lib/errors.js";
 import { bindUnixSocket, isServed } from "../../../src/lib/unix-socket.js";
+import { turns } from "../../fakes/turns.js";
 import { rejectsWith } from "../../support/refusals.js";
 
 async function newPlace() {
@@ -38,6 +40,29 @@ async function assertAnswers(path: string): Promise<void> {
 function leaveStaleSocket(path: string): void {
   const script = `require("net").createServer().listen(${JSON.stringify(path)}, () => process.kill(process.pid, 9))`;
   spawnSync(process.execPath, ["-e", script]);
+}
+
+/** Timers end at endAll() alone, also those of `node:timers/promises`. */
+function holdTimers() {
+  mock.timers.enable({ apis: ["setTimeout"] });
+  syncBuiltinESMExports();
+  return {
+    /** Ends all timers that there are, until `work` is done. */
+    async endAll<T>(work: Promise<T>): Promise<T> {
+      let isDone = false;
+      const done = work.finally(() => (isDone = true));
+      done.catch(() => undefined);
+      while (!isDone) {
+        mock.timers.runAll();
+        await turns(1);
+      }
+      return done;
+    },
+    [Symbol.dispose]() {
+      mock.timers.reset();
+      syncBuiltinESMExports();
+    },
+  };
 }
 
 describe("bindUnixSocket()", () => {
@@ -79,10 +104,10 @@ describe("bindUnixSocket()", () => {
     });
   }
 
-  test("waits for no time when it replaces a stale socket", async (t) => {
+  test("waits for no time when it replaces a stale socket", { timeout: 10_000 }, async () => {
     await using place = await newPlace();
     leaveStaleSocket(place.path);
-    t.mock.timers.enable();
+    using _ = holdTimers();
     await bindUnixSocket(place.newServer(), place.path);
   });
 
@@ -105,26 +130,46 @@ describe("bindUnixSocket()", () => {
     assert.deepEqual(await readdir(place.directory), ["x.sock"]);
   });
 
-  test("goes on after a process that was killed while it removed a stale socket", async () => {
+  for (const [what, passedMs] of [
+    ["a minute ago", 60_000],
+    ["an hour before the clock was set back", -3_600_000],
+  ] as const) {
+    test(`goes on after a process that was killed while it removed a stale socket, ${what}`, async (t) => {
+      await using place = await newPlace();
+      leaveStaleSocket(place.path);
+      await link(place.path, join(place.directory, ".x.sock.stale"));
+      const now = Date.now() + passedMs;
+      t.mock.method(Date, "now", () => now);
+      await bindUnixSocket(place.newServer(), place.path);
+      await assertAnswers(place.path);
+      assert.deepEqual(await readdir(place.directory), ["x.sock"]);
+    });
+  }
+
+  test("waits until a process that removes a stale socket has had a second for it", async (t) => {
     await using place = await newPlace();
     leaveStaleSocket(place.path);
     await link(place.path, join(place.directory, ".x.sock.stale"));
-    mock.timers.enable({ apis: ["Date"], now: Date.now() + 60_000 });
-    try {
-      await bindUnixSocket(place.newServer(), place.path);
-    } finally {
-      mock.timers.reset();
-    }
-    await assertAnswers(place.path);
+    const { ctimeMs } = await stat(place.path);
+    let looks = 0;
+    t.mock.method(Date, "now", () => ctimeMs + looks * 10);
+    using timers = holdTimers();
+    const isFree = (): Promise<boolean> => Promise.resolve(++looks > 0);
+    await timers.endAll(bindUnixSocket(place.newServer(), place.path, { isFree }));
+    assert.ok(looks > 100);
     assert.deepEqual(await readdir(place.directory), ["x.sock"]);
   });
 
-  test("gives up while another process removes a stale socket and does not end", async () => {
+  test("gives up while other processes remove a stale socket one after another", async (t) => {
     await using place = await newPlace();
     leaveStaleSocket(place.path);
     await link(place.path, join(place.directory, ".x.sock.stale"));
+    const { ctimeMs } = await stat(place.path);
+    t.mock.method(Date, "now", () => ctimeMs);
+    using timers = holdTimers();
     const second = place.newServer();
-    await rejectsWith(bindUnixSocket(second, place.path), "conflict", /other servers are taking this name/);
+    const bound = timers.endAll(bindUnixSocket(second, place.path, { isFree: () => Promise.resolve(true) }));
+    await rejectsWith(bound, "conflict", /other servers are taking this name/);
     assert.equal(second.listening, false);
     assert.deepEqual((await readdir(place.directory)).sort(), [".x.sock.stale", "x.sock"]);
   });
