@@ -41,6 +41,8 @@ const keptKilobytes = 24 * 1024;
  */
 export function freedMemoryReturner(load = loadForeignFunctions, readRanges = rangesOfProgram): () => void {
   let giveBack: (() => void) | undefined = () => {
+    // Stays so with another C library, or another interface of what is experimental.
+    giveBack = undefined;
     giveBack = open(load, readRanges);
     giveBack?.();
   };
@@ -48,8 +50,7 @@ export function freedMemoryReturner(load = loadForeignFunctions, readRanges = ra
     try {
       giveBack?.();
     } catch {
-      // Another C library, or another interface of what is experimental: nothing depends on it.
-      giveBack = undefined;
+      // Nothing depends on it. No file can be opened at the moment, for example.
     }
   };
 }

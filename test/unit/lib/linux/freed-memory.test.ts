@@ -41,6 +41,18 @@ describe("freedMemoryReturner()", () => {
     assert.deepEqual(calls.slice(1 + first.length), first);
   });
 
+  it("goes on after a time in which the mappings cannot be read", () => {
+    let trims = 0;
+    const functions = { malloc_trim: () => (trims += 1) };
+    const giveBack = freedMemoryReturner(
+      () => ({ dlopen: () => ({ functions }) }),
+      () => assert.fail("too many open files"),
+    );
+    giveBack();
+    giveBack();
+    assert.equal(trims, 2);
+  });
+
   for (const [what, load] of [
     ["Node.js has no foreign functions", () => undefined],
     ["the C library has another name", () => ({ dlopen: () => assert.fail("no such file") })],
