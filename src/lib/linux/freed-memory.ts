@@ -9,7 +9,7 @@
  * Node.js can call these functions by `node:ffi` alone, which is experimental and there from 26 on. Without that, or
  * with a C library without them, such memory stays until it is used again.
  */
-import { readFileSync, readlinkSync } from "node:fs";
+import { closeSync, openSync, readFileSync, readlinkSync, readSync } from "node:fs";
 import { createRequire, isBuiltin } from "node:module";
 
 /** The part of `node:ffi` that is used. */
@@ -76,7 +76,29 @@ function open(
 function rangesOfProgram(): readonly Range[] {
   const status = readFileSync("/proc/self/status", "latin1");
   if (Number(/^RssFile:\s+(\d+) kB$/m.exec(status)?.[1]) <= keptKilobytes) return [];
-  return unchangedRanges(readFileSync("/proc/self/smaps", "latin1"), readlinkSync("/proc/self/exe"));
+  const file = readlinkSync("/proc/self/exe");
+  const chunk = Buffer.alloc(64 * 1024);
+  const smaps = openSync("/proc/self/smaps", "r");
+  try {
+    const readNext = (): string => chunk.toString("latin1", 0, readSync(smaps, chunk));
+    return unchangedRanges(textThroughFile(readNext, file), file);
+  } finally {
+    closeSync(smaps);
+  }
+}
+
+/**
+ * Of /proc/PID/smaps what ends after the mappings of `file`, which lie beside each other, mostly before all others. A heap of
+ * 360 MiB has a thousand mappings after them, all of whose pages the kernel would count.
+ */
+export function textThroughFile(readNext: () => string, file: string): string {
+  let text = "";
+  for (let next = readNext(); next !== ""; next = readNext()) {
+    text += next;
+    const last = text.lastIndexOf(` ${file}\n`);
+    if (last >= 0 && /^[\da-f]+-[\da-f]+ /m.test(text.slice(last))) break;
+  }
+  return text;
 }
 
 /**

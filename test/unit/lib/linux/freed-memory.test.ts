@@ -5,6 +5,7 @@ import { describe, it } from "node:test";
 import {
   type ForeignFunctions,
   freedMemoryReturner,
+  textThroughFile,
   unchangedRanges,
 } from "../../../../src/lib/linux/freed-memory.js";
 
@@ -128,5 +129,22 @@ describe("unchangedRanges()", () => {
   ] as const)
     it(`leaves out ${what}`, () => {
       assert.deepEqual(unchangedRanges(text, "/opt/my program"), []);
+    });
+});
+
+describe("textThroughFile()", () => {
+  const own = "1000-2000 r-xp 00000000 fe:00 7    /opt/program\nRss: 4 kB\n";
+  const other = "3000-4000 r-xp 00000000 fe:00 8    /usr/lib/libm.so.6\nRss: 4 kB\n";
+  for (const [what, texts, expected] of [
+    ["the heap", [own, own + other, other], own + own + other],
+    ["nothing, where the file comes last", [other, own, own], other + own + own],
+    ["nothing, where the file is missing", [other, other], other + other],
+  ] as const)
+    it(`leaves out ${what}`, () => {
+      const rest: string[] = [...texts];
+      assert.equal(
+        textThroughFile(() => rest.shift() ?? "", "/opt/program"),
+        expected,
+      );
     });
 });
