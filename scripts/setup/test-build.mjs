@@ -1,23 +1,34 @@
 /** What a test run builds once, so that its many processes need not: a start of tsx and of all modules takes seconds. */
 import { build, stop } from "esbuild";
-import { mkdtempSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync } from "node:fs";
+import { mkdtempSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { filesBelow, isBuilt } from "./build.mjs";
 import { programOptions } from "./bundle.mjs";
 import { builtMain, cacheDirectory } from "./paths.mjs";
 
-/** Program and tests find files by their own place, which is that of their source. @type {import("esbuild").Plugin} */
-const ownPlace = {
-  name: "own-place",
-  setup({ onLoad }) {
-    onLoad({ filter: /\.ts$/ }, ({ path }) => {
-      const text = readFileSync(path, "utf8");
-      const url = JSON.stringify(pathToFileURL(path).href);
-      return { contents: text.replaceAll("import.meta.url", url), loader: "ts" };
-    });
-  },
-};
+/**
+ * Program and tests find files by their own place, which is that of their source. Scripts, which are JavaScript already, are
+ * imported from theirs.
+ * @param {string} root
+ * @returns {import("esbuild").Plugin}
+ */
+function ownPlaces(root) {
+  const scripts = pathToFileURL(join(root, "scripts")).href;
+  return {
+    name: "own-places",
+    setup({ onLoad }) {
+      onLoad({ filter: /\.ts$/ }, ({ path }) => {
+        const text = readFileSync(path, "utf8");
+        const url = JSON.stringify(pathToFileURL(path).href);
+        const contents = text
+          .replaceAll("import.meta.url", url)
+          .replaceAll(/"(?:\.\.\/)+scripts\//g, `"${scripts}/`);
+        return { contents, loader: "ts" };
+      });
+    },
+  };
+}
 
 /** No run takes that long: its process is another one with the same number. */
 const oldestMs = 86_400_000;
@@ -71,11 +82,9 @@ export async function withTestBuild(root, work) {
         sourcemap: true,
         sourcesContent: false,
         logLevel: "error",
-        plugins: [ownPlace],
+        plugins: [ownPlaces(root)],
       }),
     ]).finally(stop);
-    // Their modules are JavaScript already.
-    symlinkSync(join(root, "scripts"), join(directory, "scripts"));
     return await work({ main, modules: directory });
   } finally {
     rmSync(directory, { recursive: true, force: true });
