@@ -73,6 +73,13 @@ const attacks: readonly Attack[] = [
     },
   },
   {
+    name: "requests whose answers nobody reads",
+    ...{ connections: 10, opened: true },
+    chunks: function* () {
+      for (const id of streamIds(50_000)) yield Buffer.concat([versionRequest(id), message(id)]);
+    },
+  },
+  {
     name: "a header list without end, in the first request",
     ...{ connections: 10, opened: false },
     chunks: function* () {
