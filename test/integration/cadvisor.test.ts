@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { status, type ServiceError } from "@grpc/grpc-js";
+import { ContainerState } from "../../src/domain/cri.js";
 import { normalizeReference } from "../../src/domain/image-reference.js";
 import { builtinPauseReference } from "../../src/shim/pause/pause-image.js";
 import { CadvisorClient, idOfCgroup } from "../support/cadvisor.js";
@@ -77,10 +78,11 @@ describe("cAdvisor's calls", { skip: await reasonToSkip() }, () => {
     ];
     using client = new CadvisorClient(shim.cadvisorSocket);
     assert.match(await client.version(), /^\d+\.\d+\.\d+/);
-    // The events of containers that other programs made.
+    // Each event of containers that other programs made has an inspect; that of the start is the last.
+    const state = { state: ContainerState.CONTAINER_RUNNING };
     for (const { container } of legacy)
-      await until("the container in the list", async () => {
-        const { containers } = await shim.cri.ListContainers({ filter: { id: container } });
+      await until("the container to run in the list", async () => {
+        const { containers } = await shim.cri.ListContainers({ filter: { id: container, state } });
         return containers.length === 1;
       });
     proxy.forget();
