@@ -2,8 +2,8 @@
 import { randomBytes } from "node:crypto";
 import { mkdir, readFile, rmdir, stat } from "node:fs/promises";
 import { isAbsolute, join } from "node:path";
-import { statSync } from "node:fs";
-import { fileError } from "../../lib/files/file-errors.js";
+import { readlinkSync, statSync } from "node:fs";
+import { fileError, hasCode } from "../../lib/files/file-errors.js";
 import { messageOf } from "../../lib/errors.js";
 import type { NodeFacts } from "../../domain/node-facts.js";
 import type { Engine } from "../ports/engine.js";
@@ -136,12 +136,23 @@ export async function proveProcesses(
   const cgroups: JobReach = isThere
     ? { reached: true }
     : notReached("cgroups", `the cgroup of container "${id.slice(0, 12)}" is not mounted here`);
-  const networkNamespaces: JobReach =
-    namespaces.look(`/proc/${state.pid}/ns/net`) === undefined
-      ? notReached("networkNamespaces", "this program may not look at the processes of containers")
-      : { reached: true };
+  const isSeen = namespaces.look(`/proc/${state.pid}/ns/net`) !== undefined;
+  if (!isSeen && hasLeftNamespaces(state.pid)) return undefined;
+  const networkNamespaces: JobReach = isSeen
+    ? { reached: true }
+    : notReached("networkNamespaces", "this program may not look at the processes of containers");
   // Read once more: all of it was seen of this container only if the process is still its own.
   return isProcessOf(container) ? { processes: { reached: true }, cgroups, networkNamespaces } : undefined;
+}
+
+/** A process that ends has no namespaces any more while it still has its cgroup. */
+export function hasLeftNamespaces(pid: number): boolean {
+  try {
+    readlinkSync(`/proc/${pid}/ns/net`);
+    return false;
+  } catch (error) {
+    return hasCode(error, "ENOENT", "ESRCH");
+  }
 }
 
 function isProcessOf({ id, state: { pid } }: Snapshot): boolean {
