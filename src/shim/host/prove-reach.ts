@@ -1,4 +1,4 @@
-/** Whether the engine sees a directory that is made here, and, as a check, not one that never was. */
+/** Whether the engine sees what is made here, and whether its processes, cgroups and namespaces are visible here. */
 import { randomBytes } from "node:crypto";
 import { mkdir, readFile, rmdir, stat } from "node:fs/promises";
 import { isAbsolute, join } from "node:path";
