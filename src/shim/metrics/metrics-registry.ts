@@ -2,7 +2,9 @@
 import { messageOf } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
 import type { Observer } from "../ports/observer.js";
+import { eventLoopLag, withoutTimer } from "./event-loop-lag.js";
 import { createOperationMetrics } from "./operation-metrics.js";
+import type { PresentMetric } from "./present-metric.js";
 import type * as prometheusClient from "./prom-client.js";
 import type { Counter, Gauge, Registry } from "./prom-client.js";
 
@@ -37,8 +39,15 @@ export class MetricsRegistry {
   ): Promise<MetricsRegistry> {
     const prometheus = await import("./prom-client.js");
     const registry = new prometheus.Registry();
-    if (processMetrics) prometheus.collectDefaultMetrics({ register: registry });
-    return new MetricsRegistry(prometheus, registry, createOperationMetrics(prometheus, registry), log);
+    const observer = createOperationMetrics(prometheus, registry);
+    const metrics = new MetricsRegistry(prometheus, registry, observer, log);
+    if (processMetrics) {
+      prometheus.collectDefaultMetrics({ register: registry, ...withoutTimer });
+      const lag = eventLoopLag();
+      for (const { name } of lag) registry.removeSingleMetric(name);
+      metrics.add(lag);
+    }
+    return metrics;
   }
 
   /** Adds metrics that are read at each `text`. */
@@ -90,21 +99,4 @@ export class MetricsRegistry {
       return { name, type, help, labels: labelNames };
     });
   }
-}
-
-/** Metrics that are read when they are scraped, and cost nothing before. */
-export interface PresentValue {
-  /** As many as the metric has label names; their values must come from a small set: no ids, no names of pods. */
-  readonly labels?: readonly string[];
-  readonly value: number;
-}
-
-export interface PresentMetric {
-  readonly name: string;
-  readonly help: string;
-  /** A counter never goes down while the process lives. */
-  readonly type: "gauge" | "counter";
-  readonly labels?: readonly string[];
-  /** In memory, without waiting. A throw leaves the metric out. */
-  readonly read: () => readonly PresentValue[];
 }

@@ -2,7 +2,7 @@
 import { ContainerState } from "../../domain/cri.js";
 import type { NodeFacts } from "../../domain/node-facts.js";
 import type { NetworkPlugin } from "../ports/network-plugin.js";
-import type { PresentMetric, PresentValue } from "./metrics-registry.js";
+import type { PresentMetric, PresentValue } from "./present-metric.js";
 
 /** What is read for the metrics; the parts of the program have these properties. */
 export interface PresentState {
