@@ -7,7 +7,6 @@ import { describe, test } from "node:test";
 import {
   containersWithLabel,
   createContainer,
-  dockerEndpoint,
   inspectContainer,
   inspectImage,
   removeContainer,
@@ -45,9 +44,10 @@ await withOwnEngine(import.meta.url, [], () => {
       const removed = await node.runPod();
       await node.shim.stop();
       await removeContainer(removed.id);
+      const proxy = await bed.startProxy();
       const wipe = (...words: readonly string[]): Promise<Exit> =>
         runProgram([
-          ...["wipe", ...node.flags, `--docker-endpoint=${dockerEndpoint}`, `--state-dir=${stateDirectory}`],
+          ...["wipe", ...node.flags, `--docker-endpoint=${proxy.endpoint}`, `--state-dir=${stateDirectory}`],
           ...words,
         ]);
 
@@ -74,6 +74,11 @@ await withOwnEngine(import.meta.url, [], () => {
 
       const wiped = await wipe("--force");
       assert.equal(wiped.code, 0, wiped.stdout + wiped.stderr);
+      // One that the engine makes slowly would appear when all is said to be done.
+      assert.deepEqual(
+        proxy.calls.filter((call) => call.startsWith("POST /containers/create?")),
+        [],
+      );
       assert.deepEqual(await containersWithLabel("io.kubernetes.docker.type"), []);
       assert.equal(await inspectContainer(old.sandbox), undefined);
       assert.equal((await inspectContainer(foreign))?.State.Running, true);

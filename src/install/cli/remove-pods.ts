@@ -25,10 +25,14 @@ export async function removePods(
   const { signal } = io;
   const directory = await mkdtemp(join(tmpdir(), "dockershim-wipe-"));
   const path = join(directory, "cri.sock");
-  const shim = await startShim(ownConfig(config, path), silentLogger(), io).catch(async (error: unknown) => {
-    await rm(directory, { recursive: true, force: true });
-    throw error;
-  });
+  // A container that it makes for statuses could outlive it.
+  const purpose = { preparesStatuses: false };
+  const shim = await startShim(ownConfig(config, path), silentLogger(), io, purpose).catch(
+    async (error: unknown) => {
+      await rm(directory, { recursive: true, force: true });
+      throw error;
+    },
+  );
   const client = connectCri(path);
   try {
     await withDeadline(signal, connectTimeoutMs, "wait for the engine", (own) =>

@@ -30,6 +30,7 @@ import { networkSteps } from "../wipe-network.js";
 import { removePods } from "./remove-pods.js";
 import { findPods, type FoundPods } from "./wipe-pods.js";
 import { imageVolumeLabel } from "../../shim/images/image-volume-store.js";
+import { scratchContainersOf } from "../../shim/images/scratch-containers.js";
 import { builtinPauseReference } from "../../shim/pause/pause-image.js";
 import { playFilesReference } from "../../shim/pause/play-files-image.js";
 
@@ -250,17 +251,22 @@ function keptOfOthers({ others }: FoundPods): readonly string[] {
   ];
 }
 
+type WipedEngine = Pick<
+  Engine,
+  "listContainers" | "removeContainer" | "listVolumes" | "removeVolume" | "inspectImage" | "removeImage"
+>;
+
 /** Of the first screen of `npm start`. */
 const demoImage = "dockershim.local/busybox:1";
 
-function ownImages({ pauseImage }: Config): readonly string[] {
+function ownImages({ pauseImage }: Pick<Config, "pauseImage">): readonly string[] {
   return [...new Set([builtinPauseReference, demoImage, playFilesReference, pauseImage])];
 }
 
 /** The images of this program, and what is left of its image volumes. */
 async function presentImages(
   engine: Pick<Engine, "inspectImage">,
-  config: Config,
+  config: Pick<Config, "pauseImage">,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
   const present: string[] = [];
@@ -269,20 +275,25 @@ async function presentImages(
   return present;
 }
 
-/** What is left of image volumes, then the images. One that a container of another program has is kept, and named. */
-async function imageSteps(
-  engine: Engine,
-  config: Config,
+/**
+ * What is left of image volumes and of reading images, then the images. One that a container of another program has is kept,
+ * and named.
+ */
+export async function imageSteps(
+  engine: WipedEngine,
+  config: Pick<Config, "stateDir" | "pauseImage">,
   signal: AbortSignal,
   report: (line: string) => void,
 ): Promise<readonly Step[]> {
-  const label = { key: imageVolumeLabel, value: stateDirectoryId(config.stateDir) };
+  const owner = stateDirectoryId(config.stateDir);
+  const label = { key: imageVolumeLabel, value: owner };
   const filter = { labelKey: label.key, labelValue: label.value };
   const pins = await engine.listContainers(filter, signal);
+  const scratch = await scratchContainersOf(owner, engine, signal);
   const volumes = await engine.listVolumes(label, signal);
   const images = await presentImages(engine, config, signal);
   return [
-    ...pins.map(({ id }) => ({
+    ...[...pins, ...scratch].map(({ id }) => ({
       text: `remove  container ${id}`,
       run: () => engine.removeContainer(id, { force: true }, signal),
     })),

@@ -73,11 +73,21 @@ export interface Process {
   readonly version: string;
 }
 
+export interface Purpose {
+  /** Whether it finds out in the background, by containers of its own, what statuses tell. Default: true. */
+  readonly preparesStatuses?: boolean;
+}
+
 /** Serves as soon as it returns, with or without an engine. */
-export async function startShim(config: Config, log: Logger, process: Process): Promise<Shim> {
+export async function startShim(
+  config: Config,
+  log: Logger,
+  process: Process,
+  purpose: Purpose = {},
+): Promise<Shim> {
   const lifetime = new Lifetime(log);
   try {
-    return await start(config, log, process, lifetime);
+    return await start(config, log, process, lifetime, purpose);
   } catch (error) {
     await lifetime.close();
     throw error;
@@ -89,6 +99,7 @@ async function start(
   log: Logger,
   { environment, version }: Process,
   lifetime: Lifetime,
+  { preparesStatuses = true }: Purpose,
 ): Promise<Shim> {
   const metrics = await openMetrics(config, log, lifetime);
   const traces = await openTraces(config, { version, log }, lifetime);
@@ -96,13 +107,15 @@ async function start(
   const { link, model, network, logs, streamingServer } = adapters;
   const { services, sync, firstConnection } = buildShim(adapters, settingsOf(config), log, lifetime);
   const { host, orphanedNetworks } = adapters;
-  const cleanUps = new CleanUps(services, { host, orphanedNetworks, stateDir: config.stateDir });
+  const users = preparesStatuses ? services.images.users : { prepare: () => undefined };
+  const repaired = { ...services, images: { ...services.images, users } };
+  const cleanUps = new CleanUps(repaired, { host, orphanedNetworks, stateDir: config.stateDir });
   if (!config.readOnly) {
     sync.subscribe({
       engineLive: (facts) => {
         cleanUps.request(facts);
         // Begins to find out: a kubelet's first Status is to have the answer.
-        services.node.ociRuntime.state(facts);
+        if (preparesStatuses) services.node.ociRuntime.state(facts);
       },
     });
   }

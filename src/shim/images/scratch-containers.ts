@@ -4,7 +4,7 @@ import type { Logger } from "../../lib/log.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import { noteWait } from "../../lib/waits.js";
 import { typeLabel } from "../../domain/labels.js";
-import type { ImageSnapshot, Snapshot } from "../../domain/snapshot.js";
+import type { ImageSnapshot, ListedContainer, Snapshot } from "../../domain/snapshot.js";
 import { withoutDeclaredVolumes } from "../plan/image-volumes.js";
 import type { Engine } from "../ports/engine.js";
 import { mayHaveHappened, removeLostCreate } from "../recovery/lost-answer.js";
@@ -24,6 +24,21 @@ export interface ScratchContainersDeps {
   readonly timeoutMs: number;
   /** Tells this state directory from others on the same engine. */
   readonly stateDirectoryId: string;
+}
+
+/** Those of all servers on the state directory, also of killed ones. */
+export async function scratchContainersOf(
+  stateDirectoryId: string,
+  engine: Pick<Engine, "listContainers">,
+  signal: AbortSignal,
+): Promise<readonly ListedContainer[]> {
+  const listed = await engine.listContainers({ labelKey: scratchLabel }, signal);
+  return listed.filter(
+    ({ names, labels }) =>
+      // A container of another program could have the label from its image.
+      names.some((name) => name.startsWith(namePrefix)) &&
+      labels[scratchLabel]?.split("/")[0] === stateDirectoryId,
+  );
 }
 
 /**
@@ -88,11 +103,8 @@ export class ScratchContainers {
    */
   async removeOrphaned(signal: AbortSignal): Promise<void> {
     const { engine, log, stateDirectoryId } = this.deps;
-    for (const { id, names, labels } of await engine.listContainers({ labelKey: scratchLabel }, signal)) {
-      const [owner] = (labels[scratchLabel] ?? "").split("/");
-      // A container of another program could have the label from its image.
-      if (!names.some((name) => name.startsWith(namePrefix))) continue;
-      if (owner !== stateDirectoryId || names.some((name) => this.#names.has(name))) continue;
+    for (const { id, names } of await scratchContainersOf(stateDirectoryId, engine, signal)) {
+      if (names.some((name) => this.#names.has(name))) continue;
       log.info({ containerId: id }, "removing an orphaned scratch container");
       try {
         await engine.removeContainer(id, { force: true }, signal);

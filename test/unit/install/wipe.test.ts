@@ -3,13 +3,14 @@ import { existsSync } from "node:fs";
 import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
-import { refuseOthers } from "../../../src/install/cli/wipe-command.js";
+import { imageSteps, refuseOthers } from "../../../src/install/cli/wipe-command.js";
 import { findPods } from "../../../src/install/cli/wipe-pods.js";
 import { fileSteps, type FilesToWipe } from "../../../src/install/wipe-files.js";
 import { networkSteps } from "../../../src/install/wipe-network.js";
 import { addressFamilies, Iptables } from "../../../src/network/iptables/iptables.js";
 import type { ListedContainer } from "../../../src/domain/snapshot.js";
-import { claimStateDirectory } from "../../../src/shim/state/state-directory.js";
+import { claimStateDirectory, stateDirectoryId } from "../../../src/shim/state/state-directory.js";
+import { FakeEngine } from "../../fakes/fake-engine.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const signal = new AbortController().signal;
@@ -190,6 +191,24 @@ describe("fileSteps()", () => {
     assert.ok(existsSync(join(data, "file")));
     assert.deepEqual(kept, [`keep    ${data}: it is no socket`]);
   });
+});
+
+test("scratch containers that a killed server has left on the state directory go, before the images; others stay", async () => {
+  const engine = new FakeEngine();
+  const config = { stateDir: "/var/lib/ours", pauseImage: "example/pause:1" };
+  engine.images.add({ tags: [config.pauseImage] });
+  const leave = (name: string, stateDir: string): string =>
+    engine.containers.create(name, {
+      Image: config.pauseImage,
+      Labels: { "dockershim.scratch": `${stateDirectoryId(stateDir)}/run` },
+      HostConfig: {},
+    });
+  leave("dockershim-scratch-1", config.stateDir);
+  const others = [leave("dockershim-scratch-2", "/var/lib/theirs"), leave("web", config.stateDir)];
+  const steps = await imageSteps(engine, config, signal, (line) => assert.fail(line));
+  for (const { text, run } of steps) if (text.startsWith("remove  container")) await run();
+  assert.deepEqual(engine.containers.ids, others);
+  assert.match(steps.at(-1)?.text ?? "", /^remove {2}image example\/pause:1$/);
 });
 
 test("a server on any of the state directories that are to go is refused, but for one that a unit runs", async () => {
