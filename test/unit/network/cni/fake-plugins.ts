@@ -30,8 +30,8 @@ export function sandboxId(digit: string): string {
   return digit.repeat(64);
 }
 
-/** A namespace that lives in every test, until it is told to die. */
-export const livingNetns = "/proc/4711/ns/net";
+/** A namespace that lives in every test, until it is told to die. The kernel has no process of this number. */
+export const livingNetns = "/proc/4194305/ns/net";
 /** The path of a held namespace, without the id of its container. */
 export const heldNetns = "/held/";
 
