@@ -37,7 +37,8 @@ export class OwnChanges {
   readonly #running = new Map<string, number>();
   /** Docker name → when its last change ended, in milliseconds of `performance.now()`. */
   readonly #ended = new LruMap<string, number>(capacity);
-  readonly #held = new Map<EngineEvent, NodeJS.Timeout>();
+  /** With the end of their wait, if it has one before that of the change. */
+  readonly #held = new Map<EngineEvent, NodeJS.Timeout | undefined>();
 
   constructor(
     private readonly deps: OwnChangesDeps,
@@ -55,10 +56,13 @@ export class OwnChanges {
     const { name } = event;
     if (name === undefined) return false;
     if (this.#running.has(name)) {
-      const timer = setTimeout(() => {
+      // That of a sandbox which starts: dozens of pods that start at once take longer than any other wait, and an
+      // inspect would wait in the engine for the end of the start.
+      const waitsForEnd = event.action === "create";
+      const refresh = (): void => {
         if (this.#held.delete(event)) this.deps.refresh(event.id);
-      }, this.options.holdMs);
-      this.#held.set(event, timer.unref());
+      };
+      this.#held.set(event, waitsForEnd ? undefined : setTimeout(refresh, this.options.holdMs).unref());
       return true;
     }
     const endedAtMs = this.#ended.get(name);

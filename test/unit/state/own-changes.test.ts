@@ -81,6 +81,21 @@ describe("a container that a call changes", () => {
     await until("it is inspected", () => refreshed.length === 1);
   });
 
+  test("is not inspected before the end of the call that made it, however long it starts", async () => {
+    const refreshed: string[] = [];
+    const model = { has: () => false, isStale: () => false, snapshot: () => undefined };
+    const deps = { model, refresh: (id: string) => refreshed.push(id), isRefreshing: () => false };
+    const changes = new OwnChanges(deps, { holdMs: 1, lingerMs: 1_000 });
+    {
+      using _ = changes.begin("web");
+      changes.takes({ type: "container", action: "create", id: "1", name: "web" });
+      changes.takes({ type: "container", action: "die", id: "2", name: "web" });
+      await until("the wait of the other event ends", () => refreshed.length > 0);
+      assert.deepEqual(refreshed, ["2"]);
+    }
+    assert.deepEqual(refreshed, ["2", "1"]);
+  });
+
   test("takes no event of another container, nor one that comes long after the change", () => {
     const model = { has: () => false, isStale: () => false, snapshot: () => undefined };
     const deps = { model, refresh: () => undefined, isRefreshing: () => false };
