@@ -2,7 +2,7 @@
 import { randomBytes } from "node:crypto";
 import { mkdir, readFile, rmdir, stat } from "node:fs/promises";
 import { isAbsolute, join } from "node:path";
-import { readlinkSync, statSync } from "node:fs";
+import { closeSync, openSync, readlinkSync, statSync } from "node:fs";
 import { fileError, hasCode } from "../../lib/files/file-errors.js";
 import { messageOf } from "../../lib/errors.js";
 import type { NodeFacts } from "../../domain/node-facts.js";
@@ -113,9 +113,31 @@ interface ProcessProofDeps {
 
 /**
  * Undefined for a container that ends meanwhile, which proves nothing. Where its process is not visible, the caller asks the
- * engine whether it runs before it believes that.
+ * engine whether it runs before it believes that. Throws `unavailable` when this program is out of file descriptors.
  */
 export async function proveProcesses(
+  container: Snapshot,
+  deps: ProcessProofDeps,
+): Promise<ProcessJobs | undefined> {
+  const found = await lookAt(container, deps);
+  if (found !== undefined && Object.values(found).some(({ reached }: JobReach) => !reached))
+    requireDescriptors();
+  return found;
+}
+
+/** Two: a namespace is looked at by an open directory, and by a file in it. What cannot be opened looks as if it were not there. */
+function requireDescriptors(): void {
+  const open: number[] = [];
+  try {
+    for (const path of ["/proc/self", "/proc/self/stat"]) open.push(openSync(path, "r"));
+  } catch (error) {
+    throw fileError("open", "/proc/self", error);
+  } finally {
+    for (const descriptor of open) closeSync(descriptor);
+  }
+}
+
+async function lookAt(
   container: Snapshot,
   { host, namespaces }: ProcessProofDeps,
 ): Promise<ProcessJobs | undefined> {

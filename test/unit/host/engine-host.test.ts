@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
-import { existsSync, readdirSync } from "node:fs";
+import fs, { existsSync, readdirSync } from "node:fs";
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { syncBuiltinESMExports } from "node:module";
 import { release } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
+import { systemError } from "../../../src/lib/files/file-errors.js";
 import { silentLogger } from "../../../src/lib/log.js";
 import { type ReachMode, reachLine, reachTable, tries } from "../../../src/domain/reach.js";
 import type { Snapshot } from "../../../src/domain/snapshot.js";
@@ -99,6 +101,31 @@ describe("EngineHost", () => {
     assert.equal(await host.observe(running, signal), true, "it runs, and its process is another one here");
     assert.equal(tries(host.reach, "processes"), false);
     assert.equal(tries(host.reach, "networkNamespaces"), false);
+  });
+
+  test("learns nothing of processes while it is out of file descriptors", async (t) => {
+    await using at = await temporaryDirectory();
+    const running = snapshotOf({
+      id: idOf("c0"),
+      state: { running: true, status: "running", pid: process.pid },
+    });
+    const engine = { ...engineThatSees(), inspectContainer: () => Promise.resolve(running) };
+    const deps: EngineHostDeps = { engine, mode: "auto", directory: at.path, log, endIsKnownMs: 0 };
+    const host = await EngineHost.connected(rootless, deps, signal);
+    const refuse = (path: unknown): never => {
+      throw systemError(24, "open", String(path));
+    };
+    const restore = (): void => {
+      t.mock.restoreAll();
+      syncBuiltinESMExports();
+    };
+    t.after(restore);
+    for (const name of ["openSync", "readFileSync"] as const) t.mock.method(fs, name, refuse);
+    syncBuiltinESMExports();
+    assert.equal(await host.observe(running, signal), false);
+    assert.equal(tries(host.reach, "processes", "networkNamespaces"), true);
+    restore();
+    assert.equal(await host.observe(running, signal), true, "it is another process here");
   });
 
   test("learns nothing of processes from a container in a VM of its own", async () => {
