@@ -3,7 +3,9 @@ import { readFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import {
   containerType,
+  inheritsPodType,
   logPathLabel,
+  mayInheritPodType,
   podNameLabel,
   podNamespaceLabel,
   podUidLabel,
@@ -43,11 +45,11 @@ const usualLogs = "/var/log/pods";
 const ownLabels = [imageVolumeLabel, scratchLabel];
 
 export async function findPods(
-  engine: Pick<Engine, "listContainers">,
+  engine: Pick<Engine, "listContainers" | "inspectImage">,
   { stateDir, engineId }: { readonly stateDir: string; readonly engineId: string },
   signal: AbortSignal,
 ): Promise<FoundPods> {
-  const all = await engine.listContainers({}, signal);
+  const all = await withoutInheritedLabels(await engine.listContainers({}, signal), engine, signal);
   const sandboxes = all.filter(({ labels }) => labels[typeLabel] === sandboxType);
   const ids = new Set(sandboxes.map(({ id }) => id));
   const containers = all.filter(({ labels }) => labels[typeLabel] === containerType);
@@ -85,6 +87,21 @@ export async function findPods(
     running: running + orphans.filter(isRunning).length,
     others: others.map((container) => shownText(listedName(container))),
   };
+}
+
+/** The server, too, takes none for a pod's that has the labels of pods from its image alone. */
+async function withoutInheritedLabels(
+  listed: readonly ListedContainer[],
+  engine: Pick<Engine, "inspectImage">,
+  signal: AbortSignal,
+): Promise<readonly ListedContainer[]> {
+  const seen: ListedContainer[] = [];
+  for (const one of listed) {
+    const named = { name: listedName(one), labels: one.labels };
+    const image = mayInheritPodType(named) ? await engine.inspectImage(one.imageId, signal) : undefined;
+    seen.push(inheritsPodType(named, image) ? { ...one, labels: {} } : one);
+  }
+  return seen;
 }
 
 /** Pods whose containers another program has removed: their networks are released by what was written of them. */

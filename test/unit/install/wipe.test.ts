@@ -8,7 +8,7 @@ import { findPods } from "../../../src/install/cli/wipe-pods.js";
 import { fileSteps, type FilesToWipe } from "../../../src/install/wipe-files.js";
 import { networkSteps } from "../../../src/install/wipe-network.js";
 import { addressFamilies, Iptables } from "../../../src/network/iptables/iptables.js";
-import type { ListedContainer } from "../../../src/domain/snapshot.js";
+import type { ImageSnapshot, ListedContainer } from "../../../src/domain/snapshot.js";
 import { claimStateDirectory, stateDirectoryId } from "../../../src/shim/state/state-directory.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
@@ -50,7 +50,10 @@ test("pods whose containers are gone are found by their files, with logs where k
   for (const name of [first, second, ".dockershim-half"])
     await writeFile(join(directory.path, "sandbox", name), "{}");
   const labels = { "io.kubernetes.docker.type": "podsandbox" };
-  const engine = { listContainers: () => Promise.resolve([listed(present, "k8s_POD_a_b_c_0", labels)]) };
+  const engine = {
+    listContainers: () => Promise.resolve([listed(present, "k8s_POD_a_b_c_0", labels)]),
+    inspectImage: () => assert.fail("no container has its labels from an image"),
+  };
   const place = { stateDir: directory.path, engineId: "one" };
   const { pods, running } = await findPods(engine, place, signal);
   const usual = "/var/log/pods/shop_web_u1";
@@ -92,8 +95,13 @@ test("pods are found by labels, with the logs that have their names; other conta
     listed("c", "k8s_c_old_shop_u2_0", { ...ofPod, "io.kubernetes.sandbox.id": "gone" }),
     listed("d", "postgres", { "com.example": "1" }, "running"),
     listed("e", "dockershim-scratch-1", { "dockershim.scratch": "x" }),
+    listed("f", "made-by-docker-commit", ofPod, "running"),
   ];
-  const engine = { listContainers: () => Promise.resolve(all) };
+  const image = { labels: ofPod } as unknown as ImageSnapshot;
+  const engine = {
+    listContainers: () => Promise.resolve(all),
+    inspectImage: () => Promise.resolve(image),
+  };
   await record("/elsewhere/shop_web_u1.0123456789ab");
   const { pods, orphans, running, others } = await findPods(
     engine,
@@ -115,7 +123,7 @@ test("pods are found by labels, with the logs that have their names; other conta
     { id: "c", text: "remove  container k8s_c_old_shop_u2_0 of a pod that is gone" },
   ]);
   assert.equal(running, 1);
-  assert.deepEqual(others, ["postgres"]);
+  assert.deepEqual(others, ["postgres", "made-by-docker-commit"]);
   await record("/etc");
   const [pod] = (await findPods(engine, { stateDir: directory.path, engineId: "" }, signal)).pods;
   assert.ok(pod?.logDirectories.includes("/etc") === false);
