@@ -1,6 +1,7 @@
 /** A private unix socket that replaces a stale socket file, and never that of a running server. */
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
+import { lstatSync, unlinkSync } from "node:fs";
 import { chmod, link, lstat, mkdir, unlink } from "node:fs/promises";
 import { connect, type Server } from "node:net";
 import { basename, dirname, join } from "node:path";
@@ -125,8 +126,9 @@ async function removeExactly(path: string, file: FileIdentity): Promise<boolean>
     return false;
   }
   try {
-    const { dev, ino } = await lstat(second);
-    if (dev === file.dev && ino === file.ino) await unlink(path);
+    // Synchronous: while this process did other work, the second name could become abandoned, and `path` another server's.
+    const found = lstatSync(second, { throwIfNoEntry: false });
+    if (found?.dev === file.dev && found.ino === file.ino) unlinkSync(path);
   } finally {
     await unlink(second).catch(unlessMissing);
   }

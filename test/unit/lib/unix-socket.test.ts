@@ -1,6 +1,6 @@
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { link, mkdir, mkdtemp, readdir, rm, stat, symlink, writeFile } from "node:fs/promises";
+import promises, { link, mkdir, mkdtemp, readdir, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { syncBuiltinESMExports } from "node:module";
 import { connect, createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
@@ -172,6 +172,29 @@ describe("bindUnixSocket()", () => {
     await rejectsWith(bound, "conflict", /other servers are taking this name/);
     assert.equal(second.listening, false);
     assert.deepEqual((await readdir(place.directory)).sort(), [".x.sock.stale", "x.sock"]);
+  });
+
+  test("is not held up between the last look at a stale socket and its removal, when another server may take over", async (t) => {
+    await using place = await newPlace();
+    leaveStaleSocket(place.path);
+    const { unlink } = promises;
+    let other: Promise<unknown> | undefined;
+    t.after(() => {
+      t.mock.restoreAll();
+      syncBuiltinESMExports();
+    });
+    t.mock.method(promises, "unlink", async (path: string) => {
+      if (path === place.path && other === undefined) {
+        const later = Date.now() + 2_000;
+        t.mock.method(Date, "now", () => later);
+        other = bindUnixSocket(place.newServer(), place.path);
+        await other;
+      }
+      await unlink(path);
+    });
+    syncBuiltinESMExports();
+    await bindUnixSocket(place.newServer(), place.path);
+    await rejectsWith(other ?? bindUnixSocket(place.newServer(), place.path), "conflict", /another server/);
   });
 
   test("refuses a path on which another server answers, and leaves that one alone", async () => {
