@@ -26,8 +26,6 @@ const requireThere = (/** @type {string} */ name) =>
 const { readProgram } = require(join(directory, "parts/main/cached-program.cjs"));
 
 for (const name of compilers) setFlagsFromString(`--no-${name}`);
-// As executable.ts does: they are part of the cache.
-require(join(directory, "parts/main/v8-flags.cjs")).saveMemory();
 const flags = ["--state-dir=/proc/none", "--docker-endpoint=unix:///none", "--network-plugin=no-op"];
 process.argv = [process.execPath, process.execPath, "serve", ...flags];
 process.stderr.write = () => true;

@@ -37,7 +37,7 @@ export async function writeParts({ root, directory, release, log }) {
     ...bundleOptions(root),
     ...common,
     format: "cjs",
-    entryPoints: ["executable", "cached-program", "v8-flags"].map((name) => `src/main/${name}.ts`),
+    entryPoints: ["executable", "cached-program"].map((name) => `src/main/${name}.ts`),
     outdir: join(directory, "parts"),
     outbase: "src",
     outExtension: { ".js": ".cjs" },

@@ -197,7 +197,7 @@ const TRAINING_TIMEOUT_MS = 60_000;
 async function writeCaches({ root, target, common, log }) {
   const directory = mkdtempSync(join(tmpdir(), "dockershim-build-"));
   try {
-    const entryPoints = ["src/main/cached-program.ts", "src/main/v8-flags.ts", "src/client/cri-messages.ts"];
+    const entryPoints = ["src/main/cached-program.ts", "src/client/cri-messages.ts"];
     await build({
       ...common,
       format: "cjs",

@@ -205,8 +205,6 @@ async function serveFirstCalls() {
     "--streaming-bind-addr=127.0.0.1:0",
   ];
   process.argv = [process.execPath, path, "serve", ...flags, ...own];
-  // As launch.ts does: they are part of the cache.
-  require(join(parts, "main/v8-flags.cjs")).saveMemory();
   const program = readProgram(path);
   program.run();
   const client = new Client(`unix:${socket}`, credentials.createInsecure());

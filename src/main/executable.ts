@@ -2,7 +2,7 @@
 import { basename } from "node:path";
 import { getRawAsset } from "node:sea";
 import { readProgram } from "./cached-program.js";
-import { saveMemory } from "./v8-flags.js";
+import { saveMemoryAfterStart } from "./v8-flags.js";
 
-saveMemory();
+saveMemoryAfterStart();
 readProgram("/dockershim", (path) => Buffer.from(getRawAsset(basename(path)) as ArrayBuffer)).run();

@@ -5,14 +5,14 @@
  */
 import { join } from "node:path";
 import { readProgram } from "./cached-program.js";
-import { saveMemory } from "./v8-flags.js";
+import { saveMemoryAfterStart } from "./v8-flags.js";
 
 const [command, subject, ...rest] = process.argv.slice(2);
 const isQuick =
   (command === "play" || command === "pod" || (command === "docker-cli-plugin" && subject === "pod")) &&
   // The supervisor runs for long.
   ![subject, ...rest].includes("--supervise");
-if (!isQuick) saveMemory();
+if (!isQuick) saveMemoryAfterStart();
 reader(isQuick ? "quick" : "dockershim")?.();
 
 /** One line, and not Node.js's stack, which names no remedy, when a file of the program cannot be read. */

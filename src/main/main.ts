@@ -1,8 +1,8 @@
 #!/usr/bin/env node
 /** The entry point of the sources. In an installation it is launch.ts, in the executable executable.ts. */
-import { saveMemory } from "./v8-flags.js";
+import { saveMemoryAfterStart } from "./v8-flags.js";
 
-saveMemory();
+saveMemoryAfterStart();
 await (
   await import("./run.js")
 ).ended;

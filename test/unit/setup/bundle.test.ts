@@ -24,9 +24,7 @@ const program = `
 
 const cacheCheck = `
   import { readProgram } from ${JSON.stringify(modulePath("src/main/cached-program.ts"))};
-  import { saveMemory } from ${JSON.stringify(modulePath("src/main/v8-flags.ts"))};
   const [directory, name] = process.argv.slice(1);
-  if (name === "dockershim") saveMemory();
   process.stderr.write("rejected: " + readProgram(directory + "/dist/" + name).script.cachedDataRejected);
 `;
 
