@@ -9,6 +9,7 @@ import {
   readList,
 } from "../../../../src/shim/engine/http/json-stream.js";
 import { pieces, streamOf } from "../pieces.js";
+import { unicodeText } from "../../../support/unicode-text.js";
 
 const essentials: Essentials = {
   Id: true,
@@ -35,7 +36,7 @@ const keys = fc.constantFrom(...names);
 const { value: anything } = fc.letrec((tie) => ({
   value: fc.oneof(
     { maxDepth: 4 },
-    fc.string({ unit: "binary" }),
+    unicodeText({}),
     fc.constantFrom('"', "\\", '\\"', "}", "]", ",", ""),
     fc.double({ noNaN: true, noDefaultInfinity: true }),
     fc.constantFrom(true, false, null),

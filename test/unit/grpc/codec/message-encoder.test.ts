@@ -14,6 +14,7 @@ import {
 } from "../../../../src/shim/grpc/codec/descriptors.js";
 import { compileEncoder } from "../../../../src/shim/grpc/codec/message-encoder.js";
 import { api } from "../test-server.js";
+import { unicodeText } from "../../../support/unicode-text.js";
 
 type Type = MessageTypeDefinition<object, object>;
 
@@ -74,7 +75,7 @@ function wellFormed(text: string): string {
 const anyUnits = fc.oneof(
   { weight: 5, arbitrary: fc.string({ maxLength: 60 }) },
   fc.string({ unit: "grapheme", maxLength: 60 }),
-  fc.string({ unit: "binary", minLength: 30, maxLength: 200 }),
+  unicodeText({ minLength: 30, maxLength: 200 }),
   fc
     .array(fc.integer({ min: 0xd700, max: 0xe0ff }), { maxLength: 45 })
     .map((units) => String.fromCharCode(...units)),
