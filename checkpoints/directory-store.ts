@@ -7,7 +7,7 @@ import {
   replaceFileSync,
   sweepTemporaryFiles,
 } from "../src/lib/files/atomic-file.js";
-import { createDirectory, KnownNames } from "../src/lib/files/directories.js";
+import { createOwnDirectory, KnownNames } from "../src/lib/files/directories.js";
 import type { Flusher } from "../src/lib/files/flusher.js";
 import { aggregate, messageOf, ShimError } from "../src/lib/errors.js";
 import { FileLocks, isFileKey, quarantineFile, readRegularFileSync } from "../src/lib/files/state-files.js";
@@ -77,9 +77,9 @@ export class CheckpointDirectory implements CheckpointStore {
   /** Makes the directory and removes what crashed writers left. Throws as `fileError` describes. */
   static async open(options: CheckpointDirectoryOptions): Promise<CheckpointDirectory> {
     const store = new CheckpointDirectory(options);
-    await createDirectory(options.directory, directoryMode);
+    await createOwnDirectory(options.directory, directoryMode);
     try {
-      await store.sweep();
+      store.sweep();
     } catch (error) {
       options.log.error({ err: messageOf(error) }, "cannot remove temporary files of a crashed writer");
     }
@@ -92,12 +92,12 @@ export class CheckpointDirectory implements CheckpointStore {
   }
 
   /** Removes temporary files: all of this program, and those of other programs that are older than a minute. */
-  async sweep(): Promise<void> {
+  sweep(): void {
     const { directory, log } = this.options;
     const foreign = { patterns: [foreignTemporaryName], olderThanMs: foreignTemporaryAgeMs };
     const removed = [
-      ...(await sweepTemporaryFiles(directory, { patterns: [ownTemporaryName] })),
-      ...(await sweepTemporaryFiles(directory, foreign)),
+      ...sweepTemporaryFiles(directory, { patterns: [ownTemporaryName] }),
+      ...sweepTemporaryFiles(directory, foreign),
     ];
     if (removed.length > 0)
       log.info({ directory, files: removed.length }, "removed temporary files of a crashed writer");

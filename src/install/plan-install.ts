@@ -155,7 +155,7 @@ function writeStep(root: string, { path, content, mode, change }: PlannedFile): 
     run: async () => {
       const local = await localPath(root, path);
       // Of an install that was killed in this place.
-      await sweepTemporaryFiles(dirname(local), { patterns: [ownTemporaryName] });
+      sweepTemporaryFiles(dirname(local), { patterns: [ownTemporaryName] });
       await writeFileAtomically(local, content, {
         ...{ mode, temporaryPrefix: ".dockershim-", directoryMode: 0o755 },
       });

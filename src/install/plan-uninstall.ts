@@ -67,6 +67,6 @@ async function disableSteps(
 async function sweepOwn(root: string, { files }: InstallRecord): Promise<void> {
   for (const { path } of [...files, { path: join(recordDirectory, "x") }]) {
     const directory = dirname(await localPath(root, path));
-    await sweepTemporaryFiles(directory, { patterns: [ownTemporaryName] });
+    sweepTemporaryFiles(directory, { patterns: [ownTemporaryName] });
   }
 }

@@ -1,13 +1,12 @@
 /** A private unix socket that replaces a stale socket file, and never that of a running server. */
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { lstatSync, unlinkSync } from "node:fs";
-import { chmod, link, lstat, mkdir, unlink } from "node:fs/promises";
+import { chmodSync, linkSync, lstatSync, mkdirSync, unlinkSync } from "node:fs";
 import { connect, type Server } from "node:net";
 import { basename, dirname, join } from "node:path";
 import { sleep } from "./abort.js";
 import { messageOf, ShimError } from "./errors.js";
-import { hasCode, unlessMissing } from "./files/file-errors.js";
+import { hasCode } from "./files/file-errors.js";
 
 /** `sun_path` of Linux holds 108 bytes, the last of them zero. */
 const longestPathBytes = 107;
@@ -38,8 +37,9 @@ export interface BoundSocket {
  * Makes `server` listen on `path`. The parent directory is made (0750) when it is
  * missing. The socket is bound under a temporary name and linked to its own, so that a client never finds it
  * half made, and a stale file of a killed process is replaced. Of several servers that start at once one gets
- * the name. `conflict` when another server answers on `path`, `precondition` when something else than a
- * socket lies there or the system refuses, `invalid` when the path is too long.
+ * the name. Files are changed by synchronous calls: a start waits for nothing else. `conflict` when another server
+ * answers on `path`, `precondition` when something else than a socket lies there or the system refuses, `invalid`
+ * when the path is too long.
  */
 export async function bindUnixSocket(
   server: Server,
@@ -49,7 +49,7 @@ export async function bindUnixSocket(
   const directory = dirname(path);
   const temporary = join(directory, temporaryName(path));
   try {
-    await mkdir(directory, { recursive: true, mode: 0o750 });
+    mkdirSync(directory, { recursive: true, mode: 0o750 });
     // Before anything is made, so that the common mistake leaves no trace.
     await staleSocketAt(path, isFree);
     await listen(server, temporary, mode);
@@ -57,14 +57,24 @@ export async function bindUnixSocket(
     throw failure(path, error);
   }
   try {
-    await chmod(temporary, mode);
-    const { dev, ino } = await lstat(temporary);
+    chmodSync(temporary, mode);
+    const { dev, ino } = lstatSync(temporary);
     await takeName(temporary, path, isFree);
-    await unlink(temporary);
-    return { path, unlink: () => unlinkIfOurs(path, { dev, ino }) };
+    unlinkSync(temporary);
+    return {
+      path,
+      unlink: () => {
+        unlinkIfOurs(path, { dev, ino });
+        return Promise.resolve();
+      },
+    };
   } catch (error) {
     server.close();
-    await unlink(temporary).catch(() => undefined); // The first error is the one to report.
+    try {
+      unlinkSync(temporary);
+    } catch {
+      // The first error is the one to report.
+    }
     throw failure(path, error);
   }
 }
@@ -94,13 +104,13 @@ const takeAttempts = (2 * abandonedMs) / pauseMs;
 async function takeName(temporary: string, path: string, isFree: BindOptions["isFree"]): Promise<void> {
   for (let attempt = 0; attempt < takeAttempts; attempt++) {
     try {
-      await link(temporary, path);
+      linkSync(temporary, path);
       return;
     } catch (error) {
       if (!hasCode(error, "EEXIST")) throw error;
     }
     const stale = await staleSocketAt(path, isFree);
-    if (stale !== undefined && !(await removeExactly(path, stale))) await sleep(pauseMs);
+    if (stale !== undefined && !removeExactly(path, stale)) await sleep(pauseMs);
   }
   throw new ShimError("conflict", "other servers are taking this name");
 }
@@ -115,14 +125,14 @@ interface FileIdentity {
  * that has made the second name may remove the first: until it has, `path` stays what the second name is. False
  * while another process has it.
  */
-async function removeExactly(path: string, file: FileIdentity): Promise<boolean> {
+function removeExactly(path: string, file: FileIdentity): boolean {
   const second = join(dirname(path), `.${basename(path)}.stale`);
   try {
-    await link(path, second);
+    linkSync(path, second);
   } catch (error) {
     if (hasCode(error, "ENOENT")) return true;
     if (!hasCode(error, "EEXIST")) throw error;
-    await removeAbandoned(second);
+    removeAbandoned(second);
     return false;
   }
   try {
@@ -130,7 +140,7 @@ async function removeExactly(path: string, file: FileIdentity): Promise<boolean>
     const found = lstatSync(second, { throwIfNoEntry: false });
     if (found?.dev === file.dev && found.ino === file.ino) unlinkSync(path);
   } finally {
-    await unlink(second).catch(unlessMissing);
+    unlinkIfThere(second);
   }
   return true;
 }
@@ -139,10 +149,17 @@ async function removeExactly(path: string, file: FileIdentity): Promise<boolean>
  * The process that made the name was killed before it removed it. The link has set the time, which is one to come where
  * the clock was set back since.
  */
-async function removeAbandoned(second: string): Promise<void> {
-  const present = await lstat(second).catch(unlessMissing);
-  if (present !== undefined && Math.abs(Date.now() - present.ctimeMs) > abandonedMs)
-    await unlink(second).catch(unlessMissing);
+function removeAbandoned(second: string): void {
+  const present = lstatSync(second, { throwIfNoEntry: false });
+  if (present !== undefined && Math.abs(Date.now() - present.ctimeMs) > abandonedMs) unlinkIfThere(second);
+}
+
+function unlinkIfThere(path: string): void {
+  try {
+    unlinkSync(path);
+  } catch (error) {
+    if (!hasCode(error, "ENOENT")) throw error;
+  }
 }
 
 /** The dead socket at `path`, if any. Throws when a server answers, or it is no socket. */
@@ -150,7 +167,7 @@ async function staleSocketAt(
   path: string,
   isFree: BindOptions["isFree"] = () => Promise.resolve(false),
 ): Promise<FileIdentity | undefined> {
-  const present = await lstat(path).catch(unlessMissing);
+  const present = lstatSync(path, { throwIfNoEntry: false });
   if (present === undefined) return undefined;
   if (!present.isSocket()) throw new ShimError("precondition", "a file that is not a socket is in the way");
   if (!(await isFree(path)) && (await isServed(path)))
@@ -197,9 +214,9 @@ async function listen(server: Server, path: string, mode: number): Promise<void>
   await once(server, "listening");
 }
 
-async function unlinkIfOurs(path: string, own: FileIdentity): Promise<void> {
+function unlinkIfOurs(path: string, own: FileIdentity): void {
   try {
-    await removeExactly(path, own);
+    removeExactly(path, own);
   } catch {
     // The directory is gone, for example: a stale socket file does no harm, the next server replaces it.
   }

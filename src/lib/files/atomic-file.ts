@@ -1,9 +1,9 @@
 /** Files that are whole or absent after a kill and, where they are flushed, after a power cut. */
 import { randomUUID } from "node:crypto";
-import { closeSync, fchmodSync, openSync, renameSync, unlinkSync, writeFileSync } from "node:fs";
-import { lstat, open, rename, rm, unlink } from "node:fs/promises";
+import { closeSync, fchmodSync, lstatSync, openSync, renameSync, unlinkSync, writeFileSync } from "node:fs";
+import { open, rename, rm, unlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { createDirectory, namesIn, syncDirectory } from "./directories.js";
+import { createDirectory, namesInSync, syncDirectory } from "./directories.js";
 import { ShimError } from "../errors.js";
 import { fileError, hasCode } from "./file-errors.js";
 import type { Flusher } from "./flusher.js";
@@ -218,22 +218,19 @@ export const ownTemporaryName = /^\.dockershim-[0-9a-f]{16}$/;
 
 /**
  * Removes temporary files that crashed writers left in `directory`, regular files only, and returns their
- * names. A missing directory is empty. Throws as `fileError` describes.
+ * names. A missing directory is empty. Throws as `fileError` describes. By synchronous calls, as `replaceFileSync`.
  */
-export async function sweepTemporaryFiles(
-  directory: string,
-  options: SweepOptions,
-): Promise<readonly string[]> {
+export function sweepTemporaryFiles(directory: string, options: SweepOptions): readonly string[] {
   const removed: string[] = [];
   // Not "now" for all of them: the clock may have been set back since they were written.
   const newest = options.olderThanMs === undefined ? Infinity : Date.now() - options.olderThanMs;
-  for (const name of await namesIn(directory)) {
+  for (const name of namesInSync(directory)) {
     if (!options.patterns.some((pattern) => pattern.test(name))) continue;
     const path = join(directory, name);
     try {
-      const status = await lstat(path);
+      const status = lstatSync(path);
       if (!status.isFile() || status.mtimeMs > newest) continue;
-      await unlink(path);
+      unlinkSync(path);
       removed.push(name);
     } catch (error) {
       if (!hasCode(error, "ENOENT")) throw fileError("remove", path, error);

@@ -1,5 +1,5 @@
 /** Directories, made and flushed. */
-import { closeSync, constants, fsync, openSync } from "node:fs";
+import { closeSync, constants, fsync, openSync, readdirSync, statSync } from "node:fs";
 import { mkdir, readdir, stat } from "node:fs/promises";
 import { dirname } from "node:path";
 import { fileError, hasCode } from "./file-errors.js";
@@ -21,6 +21,20 @@ export async function createDirectory(path: string, mode: number): Promise<void>
     if (!hasCode(error, "EEXIST") || !(await isDirectory(path)))
       throw fileError("create directory", path, error);
   }
+}
+
+/**
+ * As `createDirectory`, for this program's own directories, which are there but at the first start: a synchronous look
+ * takes no turn of the thread pool.
+ */
+export async function createOwnDirectory(path: string, mode: number): Promise<void> {
+  let isThere = false;
+  try {
+    isThere = statSync(path).isDirectory();
+  } catch {
+    // What is wrong is said below.
+  }
+  if (!isThere) await createDirectory(path, mode);
 }
 
 async function makeDirectory(path: string, mode: number): Promise<void> {
@@ -110,7 +124,20 @@ export async function namesIn(directory: string): Promise<readonly string[]> {
   try {
     return await readdir(directory);
   } catch (error) {
-    if (hasCode(error, "ENOENT", "ENOTDIR")) return [];
-    throw fileError("list", directory, error);
+    return noneIfMissing(directory, error);
   }
+}
+
+/** As `namesIn`, for this program's own directories: without a turn of the thread pool. */
+export function namesInSync(directory: string): readonly string[] {
+  try {
+    return readdirSync(directory);
+  } catch (error) {
+    return noneIfMissing(directory, error);
+  }
+}
+
+function noneIfMissing(directory: string, error: unknown): readonly string[] {
+  if (hasCode(error, "ENOENT", "ENOTDIR")) return none;
+  throw fileError("list", directory, error);
 }

@@ -8,7 +8,7 @@ import {
   sweepTemporaryFiles,
   writeFileAtomically,
 } from "./atomic-file.js";
-import { createDirectory, namesIn } from "./directories.js";
+import { createOwnDirectory, namesInSync } from "./directories.js";
 import type { Flusher } from "./flusher.js";
 import { messageOf, ShimError } from "../errors.js";
 import {
@@ -74,16 +74,16 @@ export abstract class RecordDirectory<R extends object> {
    * and left alone. Throws when the directory cannot be created or listed.
    */
   protected async load(): Promise<void> {
-    await createDirectory(this.directory, directoryMode);
+    await createOwnDirectory(this.directory, directoryMode);
     try {
       // The state directory is this process's alone.
-      await sweepTemporaryFiles(this.directory, {
+      sweepTemporaryFiles(this.directory, {
         patterns: [ownTemporaryName, ...(this.type.temporary ?? [])],
       });
     } catch (error) {
       this.log.error({ err: messageOf(error) }, "cannot remove the temporary files of a crashed writer");
     }
-    for (const name of await namesIn(this.directory)) {
+    for (const name of namesInSync(this.directory)) {
       const id = name.endsWith(suffix) ? name.slice(0, -suffix.length) : "";
       if (!isFileKey(id)) continue;
       this.#files.add(id);

@@ -58,7 +58,7 @@ export class ResultCache {
   async open(): Promise<void> {
     await createDirectory(this.#ownDir, directoryMode);
     // Another instance, with another state directory, may be writing here: it repeats a lost write.
-    await sweepTemporaryFiles(this.#ownDir, { patterns: [ownTemporaryName] });
+    sweepTemporaryFiles(this.#ownDir, { patterns: [ownTemporaryName] });
   }
 
   /** Throws as `fileError`. Nobody waits for the flush: after a power cut only addresses are left to free. */

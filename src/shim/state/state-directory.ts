@@ -4,7 +4,7 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { ownTemporaryName, sweepTemporaryFiles } from "../../lib/files/atomic-file.js";
 import { checkpointsOf } from "../../domain/docker-root.js";
-import { createDirectory } from "../../lib/files/directories.js";
+import { createOwnDirectory } from "../../lib/files/directories.js";
 import { ShimError } from "../../lib/errors.js";
 import { bindUnixSocket, isServed } from "../../lib/unix-socket.js";
 
@@ -30,7 +30,7 @@ const claimSocket = "instance.sock";
  * is made in it has modes of its own.
  */
 export async function openStateDirectory(root: string): Promise<StateDirectory> {
-  await createDirectory(root, 0o700);
+  await createOwnDirectory(root, 0o700);
   return {
     checkpoints: checkpointsOf(root),
     pods: join(root, "pods"),
@@ -61,8 +61,11 @@ export async function claimStateDirectory(root: string): Promise<{ release(): Pr
   try {
     const bound = await bindUnixSocket(server, join(root, claimSocket));
     server.unref();
-    // A failure is harmless here; the first write reports it.
-    await sweepTemporaryFiles(root, { patterns: [ownTemporaryName] }).catch(() => undefined);
+    try {
+      sweepTemporaryFiles(root, { patterns: [ownTemporaryName] });
+    } catch {
+      // A failure is harmless here; the first write reports it.
+    }
     return {
       release: async () => {
         await bound.unlink();

@@ -163,10 +163,10 @@ test("sweepTemporaryFiles() removes old regular files whose whole name matches, 
   await utimes(at(".999"), old, old);
   await symlink("nowhere", at(".777"));
   const sweep = { patterns: [/^\.\d+$/], olderThanMs: 60_000 };
-  assert.deepEqual([...(await sweepTemporaryFiles(directory.path, sweep))].sort(), [".123", ".456"]);
+  assert.deepEqual([...sweepTemporaryFiles(directory.path, sweep)].sort(), [".123", ".456"]);
   const left = [".12x", ".777", ".789", ".999", ".aged-dir", "123"];
   assert.deepEqual((await readdir(directory.path)).sort(), left);
-  assert.deepEqual(await sweepTemporaryFiles(at("missing"), sweep), []);
+  assert.deepEqual(sweepTemporaryFiles(at("missing"), sweep), []);
 });
 
 function systemError(code: string, message: string): Error {
