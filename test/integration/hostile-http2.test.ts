@@ -11,8 +11,10 @@ import {
   cancel,
   clientPreface,
   frame,
+  headers,
   literal,
   message,
+  requestFields,
   settings,
   settingsAck,
   types,
@@ -27,6 +29,10 @@ const bearableBytes = 256 * 1024 * 1024;
 const streamIds = (count: number): readonly number[] =>
   Array.from({ length: count }, (_, index) => 3 + 2 * index);
 const claimed = Buffer.from([0, 1, 0, 0, 0]); // A message of 16 MiB follows.
+
+const listFields = requestFields("ListContainers", literal(1, "localhost"));
+/** A filter, so that no two answers share their bytes: containers that were never started. */
+const neverStarted = Buffer.of(0x0a, 2, 0x12, 0);
 
 interface Attack {
   readonly name: string;
@@ -80,6 +86,14 @@ const attacks: readonly Attack[] = [
     },
   },
   {
+    name: "long answers that nobody reads",
+    ...{ connections: 10, opened: true },
+    chunks: function* () {
+      for (const id of streamIds(900))
+        yield Buffer.concat([headers(id, listFields), message(id, neverStarted)]);
+    },
+  },
+  {
     name: "a header list without end, in the first request",
     ...{ connections: 10, opened: false },
     chunks: function* () {
@@ -122,6 +136,8 @@ describe("hostile HTTP/2", { skip: await reasonToSkip() }, () => {
   const bed = TestBed.ofSuite({ shim: { nodeFlags: ["--max-old-space-size=1024"] } });
   before(async () => {
     await bed.shim.cri.Version();
+    const pod = await bed.runPod(bed.shim.cri);
+    await pod.create({ annotations: { long: "x".repeat(60_000) } });
   });
 
   for (const { name, connections, opened, reads = false, chunks } of attacks) {

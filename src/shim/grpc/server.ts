@@ -20,7 +20,7 @@ export interface GrpcServerOptions extends InstrumentOptions, BindOptions {
   readonly environment?: Environment;
   readonly api: Pick<CriApi, "methods">;
   readonly rpcs: Rpcs;
-  /** Memory of all requests whose message is not complete. */
+  /** Memory of all requests whose message is not complete, and of answers that wait for their clients. */
   readonly unfinishedBytes?: number;
   /** How often a silent client is asked whether it is there, and its time to answer. A minute. */
   readonly keepaliveMs?: number;

@@ -1,8 +1,8 @@
 /**
  * A client's connection: HTTP/2 (RFC 9113) as far as gRPC uses it, by this program, as docs/decisions/0038 says. A
  * client can be anyone who may open the socket. So what it can make the server hold has a limit: frames, header blocks
- * and their tables (src/lib/http2), requests that are not complete, streams, answers to PING and SETTINGS that it does
- * not read; and so has the time of a client that is silent or does not read.
+ * and their tables (src/lib/http2), requests that are not complete, streams, answers that it does not read; and so has
+ * the time of a client that is silent or does not read.
  */
 import type { Socket } from "node:net";
 import { messageOf } from "../../../lib/errors.js";
@@ -121,7 +121,7 @@ export class GrpcConnection implements StreamOwner {
     if (this.#closed || stream.closed) return;
     // What a client does not read waits in its streams: their number has a limit, the buffer of a socket has none.
     if (this.socket.writableNeedDrain) {
-      this.#blocked.add(stream);
+      this.#block(stream);
       return;
     }
     const parts: Buffer[] = [];
@@ -144,8 +144,6 @@ export class GrpcConnection implements StreamOwner {
       this.#sendWindow -= length;
       stream.sendWindow -= length;
     }
-    if (waiting > 0) this.#blocked.add(stream);
-    else this.#blocked.delete(stream);
     const ends = waiting === 0 && trailers !== undefined;
     if (ends) {
       const fields = isAlone ? Buffer.concat([responseFields, trailers]) : trailers;
@@ -155,7 +153,20 @@ export class GrpcConnection implements StreamOwner {
     if (ends && !stream.remoteEnded) parts.push(resetFrame(id, errorCode.none));
     if (parts.length > 0) this.socket.write(Buffer.concat(parts));
     if (ends) this.#forget(stream);
-    else if (waiting === 0) stream.drained();
+    else if (waiting > 0) this.#block(stream);
+    else {
+      this.#blocked.delete(stream);
+      this.#finished(id);
+      stream.drained();
+    }
+  }
+
+  /** Until the client takes more; what is held for it meanwhile counts. */
+  #block(stream: GrpcStream): void {
+    if (this.#blocked.has(stream)) return;
+    this.#blocked.add(stream);
+    this.#noteUnfinished(stream.id);
+    for (const { length } of stream.out) this.#unfinished.get(stream.id)?.grow(length);
   }
 
   /** Ends a stream whose answer nobody waits for any more. */
@@ -251,6 +262,8 @@ export class GrpcConnection implements StreamOwner {
     }
     const windows = { receive: windowBytes, send: this.#streamSendWindow };
     const stream = new GrpcStream(streamId, fields, this, windows);
+    // What it was answered may have been too much to hold.
+    if (this.#closed) stream.close();
     if (stream.closed) return;
     this.#streams.set(streamId, stream);
     if (endStream) this.#end(stream, Buffer.alloc(0), true);
@@ -258,6 +271,7 @@ export class GrpcConnection implements StreamOwner {
   }
 
   #noteUnfinished(streamId: number): void {
+    if (this.#unfinished.has(streamId)) return;
     const request = this.options.unfinished.add(this);
     // It may have been the one that was too many, on the connection with the oldest one.
     if (this.#closed) request.finish();

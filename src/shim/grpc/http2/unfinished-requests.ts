@@ -1,6 +1,7 @@
 /**
- * Memory of all requests whose message is not complete: four messages of the largest size. Without this limit, 60
- * connections take 500 MB, and 500 of them what they like: hostile-http2.test.ts.
+ * Memory of all requests whose message is not complete, and of all answers that wait for their clients: four messages of the
+ * largest size. Without this limit, 60 connections take 500 MB by requests, 10 take 5 GB by answers of 600 KB, and 500 of them
+ * what they like: hostile-http2.test.ts.
  */
 const largestUnfinishedBytes = 64 * 1024 * 1024;
 /** What a request costs before the first byte of its message: its headers, its stream, its call. */

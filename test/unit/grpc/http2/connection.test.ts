@@ -373,6 +373,16 @@ describe("GrpcConnection", () => {
       client.destroy();
     });
 
+    test("closes the connection when the answers that wait for it are too much to hold", async () => {
+      const answer = Buffer.alloc(1024 * 1024);
+      await using accepting = await startAccepting((stream) => stream.finish({ code: status.OK }, answer));
+      const { client, socket } = await connectUnresponsive(accepting);
+      for (let id = 1; id < 200; id += 2) client.write(Buffer.concat([versionRequest(id), message(id)]));
+      await until("all is read", () => socket.destroyed || socket.bytesRead >= client.bytesWritten);
+      assert.ok(socket.destroyed);
+      client.destroy();
+    });
+
     test("closes the connection when it asks on and on", async () => {
       await using accepting = await startAccepting();
       const { client, socket } = await connectUnresponsive(accepting);
