@@ -2,7 +2,8 @@
  * The files of a node below a root directory; links are followed as on the node. Nothing is written. Links and directories
  * are read once: who looks again later makes a new one.
  */
-import { constants, lstat, open, readlink } from "node:fs/promises";
+import { readlinkSync } from "node:fs";
+import { constants, lstat, open } from "node:fs/promises";
 import { hostname } from "node:os";
 import { isAbsolute, join } from "node:path/posix";
 import { messageOf } from "../../lib/errors.js";
@@ -130,14 +131,20 @@ export class NodeFiles {
   }
 
   #linkAt(path: string): Promise<string | undefined> {
-    return once(this.#links, path, async () => {
-      try {
-        return await readlink(this.local(path));
-      } catch (error) {
-        if (hasCode(error, "EINVAL", "ENOENT", "ENOTDIR")) return undefined;
-        throw error;
-      }
-    });
+    return once(this.#links, path, () => Promise.resolve(readLink(this.local(path))));
+  }
+}
+
+/**
+ * The target; undefined for what is no link. Synchronous: a path has many parts, most of them no links, and the thread pool
+ * takes more CPU time for each than all else here.
+ */
+function readLink(path: string): string | undefined {
+  try {
+    return readlinkSync(path);
+  } catch (error) {
+    if (hasCode(error, "EINVAL", "ENOENT", "ENOTDIR")) return undefined;
+    throw error;
   }
 }
 
