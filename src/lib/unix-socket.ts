@@ -2,6 +2,7 @@
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { chmodSync, linkSync, lstatSync, mkdirSync, unlinkSync } from "node:fs";
+import { lstat } from "node:fs/promises";
 import { connect, type Server } from "node:net";
 import { basename, dirname, join } from "node:path";
 import { sleep } from "./abort.js";
@@ -63,10 +64,7 @@ export async function bindUnixSocket(
     unlinkSync(temporary);
     return {
       path,
-      unlink: () => {
-        unlinkIfOurs(path, { dev, ino });
-        return Promise.resolve();
-      },
+      unlink: () => unlinkIfOurs(path, { dev, ino }),
     };
   } catch (error) {
     server.close();
@@ -214,8 +212,10 @@ async function listen(server: Server, path: string, mode: number): Promise<void>
   await once(server, "listening");
 }
 
-function unlinkIfOurs(path: string, own: FileIdentity): void {
+async function unlinkIfOurs(path: string, own: FileIdentity): Promise<void> {
   try {
+    // By the thread pool: while all of its threads hang in the kernel, the name stays, for they may still write.
+    await lstat(path);
     removeExactly(path, own);
   } catch {
     // The directory is gone, for example: a stale socket file does no harm, the next server replaces it.
