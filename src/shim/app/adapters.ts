@@ -27,7 +27,7 @@ import { startStreamingServer, type RunningStreamingServer } from "../streaming/
 import { TlsFiles } from "../streaming/tls-files.js";
 import type { Adapters } from "./build-shim.js";
 import { EngineConnection } from "./engine-connection.js";
-import { createEngine, engineEndpoint, type Environment } from "./open-engine.js";
+import { connectAhead, createEngine, engineEndpoint, type Environment } from "./open-engine.js";
 import { openNetwork } from "./open-network.js";
 import { openOciRuntimeServer } from "./open-oci-runtime.js";
 import { createPodDialer } from "./open-pod-dialer.js";
@@ -62,7 +62,7 @@ export async function openAdapters(
 ): Promise<OpenAdapters> {
   const stores = await (config.readOnly ? openReadOnlyStores : openStores)(config, log, lifetime);
   const endpoint = await engineEndpoint(config, environment);
-  const engine = createEngine(endpoint, config, log, lifetime, observer);
+  const engine = connectAhead(createEngine(endpoint, config, log, lifetime, observer));
   const helper = openHelper(stores.programs, log, lifetime);
   const parts = { ...stores, engine, start: helper.start };
   const { network, orphanedNetworks } = await openNetwork(config, parts, log, lifetime, observer);

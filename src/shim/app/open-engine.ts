@@ -1,4 +1,5 @@
 /** The connection to the Docker Engine. */
+import { linkAbort } from "../../lib/abort.js";
 import type { Lifetime } from "../../lib/lifetime.js";
 import type { Logger } from "../../lib/log.js";
 import type { Config } from "../config/resolve.js";
@@ -42,4 +43,24 @@ export function createEngine(
     log,
     ...(observer === undefined ? {} : { observe: (ended) => observer.engineCallEnded(ended) }),
   });
+}
+
+/**
+ * Begins the first `connect` now: the engine takes tens of milliseconds to say what it is, in which a start opens
+ * its files and sockets. The first caller gets its answer, or its failure. It changes nothing in the engine.
+ */
+export function connectAhead<E extends Pick<Engine, "connect">>(engine: E): E {
+  const ahead = new AbortController();
+  const first = engine.connect(ahead.signal);
+  first.catch(() => undefined); // The caller is told.
+  let isTaken = false;
+  return {
+    ...engine,
+    connect: async (signal: AbortSignal) => {
+      if (isTaken) return engine.connect(signal);
+      isTaken = true;
+      using _ = linkAbort(signal, () => ahead.abort(signal.reason));
+      return await first;
+    },
+  };
 }
