@@ -23,6 +23,7 @@ export function fieldReads(): ReadonlySet<string> {
     types: ["node"],
   };
   const host = ts.createCompilerHost(options);
+  host.jsDocParsingMode = ts.JSDocParsingMode.ParseNone;
   const importers = new Map<string, Set<string>>();
   host.resolveModuleNameLiterals = (literals, importer) =>
     literals.map(({ text }) => {

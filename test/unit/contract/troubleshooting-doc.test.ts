@@ -39,19 +39,18 @@ function withoutComments(source: string): string {
 
 /** `${…}` of templates is replaced, also where it holds braces. */
 function withoutValues(source: string): string {
-  let text = "";
-  for (let at = 0; at < source.length; at += 1) {
-    if (!source.startsWith("${", at)) {
-      text += source[at] ?? "";
-      continue;
-    }
-    let depth = 0;
-    for (at += 1; at < source.length; at += 1) {
-      if (source[at] === "{") depth += 1;
-      if (source[at] === "}") depth -= 1;
+  const [first = "", ...others] = source.split("${");
+  let text = first;
+  let depth = 0;
+  for (const part of others) {
+    depth += 1;
+    let end = -1;
+    for (const { 0: brace, index } of part.matchAll(/[{}]/g)) {
+      depth += brace === "{" ? 1 : -1;
+      end = index;
       if (depth === 0) break;
     }
-    text += "\0";
+    if (depth === 0) text += `\0${part.slice(end + 1)}`;
   }
   return text;
 }
