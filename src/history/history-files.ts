@@ -1,6 +1,6 @@
 /** Names of the files of the history: `v1-00000001.jsonl`, the oldest with the lowest number. */
 import { join } from "node:path";
-import { namesIn } from "../lib/files/directories.js";
+import { namesInSync } from "../lib/files/directories.js";
 
 const version = 1;
 const form = /^v(\d{1,9})-(\d{1,15})\.jsonl$/;
@@ -15,9 +15,13 @@ export function fileName(number: number): string {
 }
 
 /** The file that is written, or was last. A directory that cannot be read has none. */
-export async function latestFile(directory: string): Promise<string | undefined> {
-  const latest = sortNames(await namesIn(directory).catch(() => [])).numbers.at(-1);
-  return latest === undefined ? undefined : join(directory, fileName(latest));
+export function latestFile(directory: string): string | undefined {
+  try {
+    const latest = sortNames(namesInSync(directory)).numbers.at(-1);
+    return latest === undefined ? undefined : join(directory, fileName(latest));
+  } catch {
+    return undefined;
+  }
 }
 
 export interface HistoryFiles {

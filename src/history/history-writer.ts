@@ -217,7 +217,7 @@ async function statusOf(path: string): Promise<FileStatus> {
 
 /** When a server last wrote; 0 without a history. */
 export async function lastWriteMs(directory: string): Promise<number> {
-  const path = await latestFile(directory);
+  const path = latestFile(directory);
   const status = path === undefined ? undefined : await stat(path).catch(() => undefined);
   return status?.mtimeMs ?? 0;
 }

@@ -1,6 +1,5 @@
 /** Kernel settings of the node that networks with a bridge need. */
-import { existsSync } from "node:fs";
-import { writeFile } from "node:fs/promises";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { messageOf } from "../lib/errors.js";
 import { hasCode } from "../lib/files/file-errors.js";
@@ -38,7 +37,8 @@ export async function letIptablesSeeBridges(options: HostSysctlOptions, signal: 
   for (const setting of bridgeSettings) {
     const path = `${sysctlRoot}/${setting}`;
     try {
-      if ((await readKernelFile(path)).trim() !== "1") await writeFile(path, "1", { flag: "r+" });
+      // Synchronous: a start waits for nothing else.
+      if (readFileSync(path, "utf8").trim() !== "1") writeFileSync(path, "1", { flag: "r+" });
     } catch (error) {
       if (setting.endsWith("ip6tables") && hasCode(error, "ENOENT")) continue;
       log.warn({ setting, err: messageOf(error) }, "cannot enable bridge-nf-call-iptables");

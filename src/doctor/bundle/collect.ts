@@ -165,7 +165,7 @@ class Bundle {
   /** The end of the file that was written last. */
   async addHistory(name: string, directory: string): Promise<void> {
     if (this.#hangs(name, directory)) return;
-    const path = await latestFile(directory);
+    const path = latestFile(directory);
     if (path !== undefined) await this.addTail(name, path);
   }
 

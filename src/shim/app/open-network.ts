@@ -48,7 +48,7 @@ export async function openNetwork(
         cniCacheDir: config.cniCacheDir,
         podCidrs: {
           flag: config.podCidrs,
-          remembered: await cidrFile.read(),
+          remembered: cidrFile.read(),
           remember: (cidrs) => cidrFile.write(cidrs),
         },
         networkPluginMtuBytes: config.networkPluginMtuBytes,

@@ -66,6 +66,8 @@ async function socketsAt(proc: ProcFiles, socketPath: string): Promise<ReadonlyS
   const names = new Set<string>();
   for await (const lines of proc.lines("self", "net/unix", socketsLimitBytes)) {
     for (const { inode, path } of parseListeningSockets(lines)) {
+      // The last part was a socket when it was bound, and never a link.
+      if (basename(path) !== basename(wanted)) continue;
       if (path === wanted || (await realpath(path).catch(() => path)) === wanted)
         names.add(`socket:[${inode}]`);
     }

@@ -1,5 +1,5 @@
 /** The pod CIDRs of UpdateRuntimeConfig, kept over restarts: the kubelet sends them only when it starts. */
-import { readFile } from "node:fs/promises";
+import { readFileSync } from "node:fs";
 import { writeFileAtomically } from "../../lib/files/atomic-file.js";
 import { hasCode } from "../../lib/files/file-errors.js";
 import { messageOf } from "../../lib/errors.js";
@@ -18,9 +18,9 @@ export class PodCidrFile {
   ) {}
 
   /** Empty without a file, and with a corrupt one, which is logged. */
-  async read(): Promise<readonly string[]> {
+  read(): readonly string[] {
     try {
-      const value: unknown = JSON.parse(await readFile(this.path, "utf8"));
+      const value: unknown = JSON.parse(readFileSync(this.path, "utf8"));
       this.#isLater = isTable(value) && Number(value["version"]) > 1;
       if (this.#isLater) throw new Error("a later release of dockershim wrote it");
       if (!Array.isArray(value)) throw new Error("not a list");

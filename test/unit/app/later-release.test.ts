@@ -91,7 +91,7 @@ test("files of a later release are named, and neither read nor written over", as
   await assert.rejects(logRecords.put(logRecord), isRefused);
   assert.equal(await records.checkpoints.get(id), undefined);
   const cidrs = new PodCidrFile(join(state, "pod-cidrs.json"), log);
-  assert.deepEqual(await cidrs.read(), []);
+  assert.deepEqual(cidrs.read(), []);
   await cidrs.write(["10.1.0.0/16"]);
   const reported: string[] = [];
   const report = (line: string): void => void reported.push(line);

@@ -34,3 +34,13 @@ test("descriptorAt() finds the passed socket of a path through links, and no oth
   assert.equal(await descriptorAt(fake.proc, socket, [3, 5]), undefined);
   assert.equal(await descriptorAt(fake.proc, socket, []), undefined);
 });
+
+test("descriptorAt() does not take a socket in whose place a link to the path lies now", async () => {
+  await using fake = await FakeProc.make();
+  const [bound, former] = ["cri.sock", "former.sock"].map((name) => join(fake.directory, name));
+  assert.ok(bound !== undefined && former !== undefined);
+  await writeFile(bound, "");
+  await symlink(bound, former);
+  await fake.add("self", { sockets: { 7: former } });
+  assert.equal(await descriptorAt(fake.proc, bound, [3]), undefined);
+});
