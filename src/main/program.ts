@@ -1,68 +1,7 @@
-/** All commands. */
-import { sayExitCodes } from "./exit-codes.js";
-import { ShimError } from "../lib/errors.js";
-import { ownFiles } from "../lib/own-files.js";
-import { completionScript, shells } from "../cli/completion.js";
+/** The command line with all commands. */
 import type { CommandParts, DeclarationIo, RunAction } from "../cli/command-parts.js";
-import { refuseArguments } from "../cli/flags.js";
-import { type Program, runProgram, startProgram } from "../cli/run-program.js";
-import { addServeCommands, versionLine } from "../shim/serve/declare-serve.js";
-import { addDoctorCommand } from "../doctor/cli/declare-doctor.js";
-import { addWhyCommand } from "../history/cli/declare-why.js";
-import { addPlayCommand } from "../play/cli/declare-play.js";
-import { addPodCommands } from "../play/cli/declare-pod.js";
-import { addDiffCommand } from "../compare/cli/declare-diff.js";
-import { addRelayCommands } from "../compare/cli/declare-relay.js";
-import { addForwardCommands } from "../forward/declare-forward.js";
-import { addMigrateCommands } from "../migrate/cli/declare-migrate.js";
-import { addInstallCommands } from "../install/cli/declare-install.js";
-import { addCheckpointCommands } from "../../checkpoints/cli/declare-checkpoint.js";
-
-/** The command tree, in the order of the help. Most callers use `runCommandLine`. */
-function buildProgram(
-  io: DeclarationIo,
-  runAction: RunAction<number>,
-  name: CommandParts["programName"],
-): Program {
-  const program = startProgram(io, runAction, name);
-  const { parts } = program;
-  const { root, addCommand, refuseServeFlags } = parts;
-  addServeCommands(parts);
-  addDoctorCommand(parts);
-  addWhyCommand(parts);
-  addPlayCommand(parts);
-  addDiffCommand(parts);
-  addRelayCommands(parts);
-  addForwardCommands(parts);
-  addMigrateCommands(parts);
-  addCheckpointCommands(parts);
-  addPodCommands(parts);
-  addInstallCommands(parts);
-
-  const completion = addCommand("completion", "print the completions of a shell");
-  completion.usage(shells.join("|")).action(() => {
-    refuseServeFlags("completion");
-    const shell = shells.find((each) => each === completion.args[0]);
-    if (shell === undefined || completion.args.length > 1)
-      throw new ShimError("invalid", `command "completion": needs one of ${shells.join(", ")}`);
-    io.writeOut(completionScript(root, shell));
-  });
-
-  const version = addCommand("version", "print the version");
-  version.option("--verify", "whether the executable has the bytes that it was made with");
-  version.option("--licenses", "print the licenses of all that the executable has inside");
-  version.action(async ({ verify = false, licenses = false }: { verify?: boolean; licenses?: boolean }) => {
-    refuseArguments(version);
-    refuseServeFlags("version");
-    if (licenses && verify)
-      throw new ShimError("invalid", 'command "version": --verify and --licenses: use one');
-    if (licenses) io.writeOut(ownFiles().read(ownFiles().licenses).toString());
-    else if (verify) await parts.run(() => import("./verify.js"), "runVerify", {});
-    else io.writeOut(versionLine(io, name));
-  });
-  sayExitCodes(root);
-  return program;
-}
+import { runProgram, startProgram } from "../cli/run-program.js";
+import { addServeCommands } from "../shim/serve/declare-serve.js";
 
 /** As `runProgram`, with all commands. The first word may be the name that the program was started with. */
 export async function runCommandLine(
@@ -71,6 +10,43 @@ export async function runCommandLine(
   runAction: RunAction<number>,
 ): Promise<number> {
   const isCriDockerd = argv[0] === "cri-dockerd";
-  const program = buildProgram(io, runAction, isCriDockerd ? "cri-dockerd" : "dockershim");
-  return runProgram(isCriDockerd ? argv.slice(1) : argv, program, io);
+  const name = isCriDockerd ? "cri-dockerd" : "dockershim";
+  const words = isCriDockerd ? argv.slice(1) : argv;
+  return (
+    (await serveAlone(words, io, runAction, name)) ??
+    runProgram(words, (await import("./all-commands.js")).buildProgram(io, runAction, name), io)
+  );
+}
+
+/**
+ * Serves without the declarations of other commands, which a start does not wait for. Undefined, when nothing was
+ * done and nothing said: for another command, help, a version, and flags with an error, which may name commands.
+ */
+async function serveAlone(
+  argv: readonly string[],
+  io: DeclarationIo,
+  runAction: RunAction<number>,
+  name: CommandParts["programName"],
+): Promise<number | undefined> {
+  const [first = "serve"] = argv;
+  if (first !== "serve" && !first.startsWith("-")) return undefined;
+  const action = { isBegun: false };
+  const { environment, version, commit, readFile, isSocket, onSignal } = io;
+  const quiet: DeclarationIo = {
+    ...{ environment, version, commit, readFile, isSocket, onSignal },
+    writeOut: (text) => {
+      if (action.isBegun) io.writeOut(text);
+    },
+    writeError: (text) => {
+      if (action.isBegun) io.writeError(text);
+    },
+  };
+  const run: RunAction<number> = (...given) => {
+    action.isBegun = true;
+    return runAction(...given);
+  };
+  const program = startProgram(quiet, run, name);
+  addServeCommands(program.parts);
+  const code = await runProgram(argv, program, quiet);
+  return action.isBegun ? code : undefined;
 }
