@@ -1,6 +1,7 @@
 /** A node as a directory, with a systemd that only remembers. */
 import { createHash } from "node:crypto";
 import {
+  chmodSync,
   cpSync,
   existsSync,
   mkdirSync,
@@ -50,6 +51,11 @@ export class InstallBed implements Disposable {
   copy(): InstallBed {
     const copy = InstallBed.open();
     cpSync(this.root, copy.root, { recursive: true });
+    // Node.js 22 and 24 copy none of a directory.
+    for (const path of readdirSync(this.root, { recursive: true, encoding: "utf8" })) {
+      const status = statSync(join(this.root, path));
+      if (status.isDirectory()) chmodSync(join(copy.root, path), status.mode);
+    }
     return Object.assign(copy, { enabled: this.enabled, active: this.active });
   }
 

@@ -54,7 +54,10 @@ describe("a header block reader", () => {
       };
       deflate.write(plainBlock(Object.entries(headers)));
       await new Promise<void>((resolve) => deflate.flush(constants.Z_SYNC_FLUSH, resolve));
-      assert.deepEqual(Object.fromEntries(reader.read(deflate.read() as Buffer)), headers);
+      // From Node.js 26 on, one read() is one of them.
+      const parts: Buffer[] = [];
+      for (let part; (part = deflate.read() as Buffer | null) !== null;) parts.push(part);
+      assert.deepEqual(Object.fromEntries(reader.read(Buffer.concat(parts))), headers);
     }
   });
 

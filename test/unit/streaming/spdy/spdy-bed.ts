@@ -42,8 +42,11 @@ class End extends Duplex {
   }
 }
 
+/** Of each direction, whatever the default of Node.js is: it is part of what a client can send. */
+const buffers = { highWaterMark: 16 * 1024 };
+
 export function duplexPair(): [client: End, server: End] {
-  const [client, server] = [new End(), new End()];
+  const [client, server] = [new End(buffers), new End(buffers)];
   client.peer = server;
   server.peer = client;
   return [client, server];
