@@ -22,7 +22,7 @@ const unitProcesses = availableParallelism() + 2;
 
 /** Begun first, those of integration tests alone, so that none of them is what the end waits for. */
 const longest =
-  /\/(?:kill-points|migration-nodes|play-elsewhere|rehearse|pod-network-traffic|play-containerd|serve-end|contract|golden-nodes)\./;
+  /\/(?:kill-points|migration-nodes|play-elsewhere|rehearse|pod-network-traffic|play-containerd|serve-end|contract|golden-nodes|bundle|session-end|state-sync-link)\./;
 
 /**
  * Long files of the given engine that another one of this host can run as well: they look at nothing of the host but what
