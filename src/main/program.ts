@@ -12,10 +12,26 @@ export async function runCommandLine(
   const isCriDockerd = argv[0] === "cri-dockerd";
   const name = isCriDockerd ? "cri-dockerd" : "dockershim";
   const words = isCriDockerd ? argv.slice(1) : argv;
+  const { environment, version, commit, onSignal, writeOut, writeError } = io;
+  const declared: DeclarationIo = {
+    ...{ environment, version, commit, onSignal, writeOut, writeError },
+    // A configuration may come from a pipe, which has it once.
+    readFile: remembered((path) => io.readFile(path)),
+    isSocket: remembered((path) => io.isSocket(path)),
+  };
   return (
-    (await serveAlone(words, io, runAction, name)) ??
-    runProgram(words, (await import("./all-commands.js")).buildProgram(io, runAction, name), io)
+    (await serveAlone(words, declared, runAction, name)) ??
+    runProgram(words, (await import("./all-commands.js")).buildProgram(declared, runAction, name), io)
   );
+}
+
+function remembered<T>(ask: (path: string) => Promise<T>): (path: string) => Promise<T> {
+  const answers = new Map<string, Promise<T>>();
+  return (path) => {
+    const answer = answers.get(path) ?? ask(path);
+    answers.set(path, answer);
+    return answer;
+  };
 }
 
 /**
@@ -31,9 +47,8 @@ async function serveAlone(
   const [first = "serve"] = argv;
   if (first !== "serve" && !first.startsWith("-")) return undefined;
   const action = { isBegun: false };
-  const { environment, version, commit, readFile, isSocket, onSignal } = io;
   const quiet: DeclarationIo = {
-    ...{ environment, version, commit, readFile, isSocket, onSignal },
+    ...io,
     writeOut: (text) => {
       if (action.isBegun) io.writeOut(text);
     },

@@ -89,6 +89,14 @@ describe("runCommandLine() spellings", () => {
     });
   }
 
+  test("reads a configuration once, as it may come from a pipe", async () => {
+    const { exitCode, err, acted } = await run("--config /dev/stdin", {
+      files: { "/dev/stdin": "bogus: 1\n" },
+    });
+    assert.match(err, /unknown option "bogus"/);
+    assert.deepEqual([exitCode, acted], [1, {}]);
+  });
+
   test("accepts --no-setup without a warning", async () => {
     assert.deepEqual((await run("--no-setup")).acted.runServe?.warnings, []);
   });

@@ -39,12 +39,15 @@ export async function run(
   let out = "";
   let err = "";
   let handlesSignals = false;
+  const files = new Map(Object.entries(rule.files ?? {}));
   const io: DeclarationIo = {
     version: "1.2.3",
     commit: "abc",
     environment: rule.environment ?? {},
     readFile: (path) => {
-      const content = rule.files?.[path];
+      const content = files.get(path);
+      // As a pipe, which is empty afterwards.
+      if (content !== undefined) files.set(path, "");
       return content === undefined ? Promise.reject(new Error(`no file ${path}`)) : Promise.resolve(content);
     },
     isSocket: () => Promise.resolve(false),
