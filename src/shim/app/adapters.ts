@@ -62,7 +62,7 @@ export async function openAdapters(
 ): Promise<OpenAdapters> {
   const stores = await (config.readOnly ? openReadOnlyStores : openStores)(config, log, lifetime);
   const endpoint = await engineEndpoint(config, environment);
-  const engine = connectAhead(createEngine(endpoint, config, log, lifetime, observer));
+  const engine = connectAhead(createEngine(endpoint, config, log, lifetime, observer), lifetime);
   const helper = openHelper(stores.programs, log, lifetime);
   const parts = { ...stores, engine, start: helper.start };
   const { network, orphanedNetworks } = await openNetwork(config, parts, log, lifetime, observer);

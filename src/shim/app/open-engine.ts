@@ -1,7 +1,9 @@
 /** The connection to the Docker Engine. */
 import { linkAbort } from "../../lib/abort.js";
+import { ShimError } from "../../lib/errors.js";
 import type { Lifetime } from "../../lib/lifetime.js";
 import type { Logger } from "../../lib/log.js";
+import { noteWait } from "../../lib/waits.js";
 import type { Config } from "../config/resolve.js";
 import { dockerEngine } from "../engine/docker-engine.js";
 import { type EngineEndpoint, readContextTls, readTlsMaterial } from "../engine/http/endpoint.js";
@@ -49,8 +51,13 @@ export function createEngine(
  * Begins the first `connect` now: the engine takes tens of milliseconds to say what it is, in which a start opens
  * its files and sockets. The first caller gets its answer, or its failure. It changes nothing in the engine.
  */
-export function connectAhead<E extends Pick<Engine, "connect">>(engine: E): E {
+export function connectAhead<E extends Pick<Engine, "connect">>(engine: E, lifetime: Lifetime): E {
   const ahead = new AbortController();
+  // Of a start that fails: an engine that hangs would keep the process for the time limit of a request.
+  lifetime.onClose("first connect", () => {
+    ahead.abort(new ShimError("cancelled", "the start has failed, or the shim is stopping"));
+    return Promise.resolve();
+  });
   const first = engine.connect(ahead.signal);
   first.catch(() => undefined); // The caller is told.
   let isTaken = false;
@@ -60,6 +67,7 @@ export function connectAhead<E extends Pick<Engine, "connect">>(engine: E): E {
       if (isTaken) return engine.connect(signal);
       isTaken = true;
       using _ = linkAbort(signal, () => ahead.abort(signal.reason));
+      using _wait = noteWait(signal, { action: "first connect", inner: ahead.signal, kind: "engine" });
       return await first;
     },
   };
