@@ -5,25 +5,25 @@
 import { type EventLoopMonitorOptions, type IntervalHistogram, monitorEventLoopDelay } from "node:perf_hooks";
 import type { PresentMetric } from "./present-metric.js";
 
+/** Node.js knows how long turns of the event loop take. Before 24 it does not, and prom-client measures. */
+export const knowsTurns = Number.parseInt(process.versions.node) >= 24;
+
 /** For prom-client's own: no process lives until its timer fires. */
 export const withoutTimer = { eventLoopMonitoringPrecision: 2 ** 31 - 1 };
 
-const timerMs = 1000;
 const options: EventLoopMonitorOptions & { readonly samplePerIteration: boolean } = {
   samplePerIteration: true,
-  resolution: timerMs,
 };
-/** Before 24, Node.js does not know how long turns of the event loop take: a timer measures, and is part of each value. */
-const timerNanoseconds = Number.parseInt(process.versions.node) >= 24 ? 0 : timerMs * 1e6;
 
+/** In nanoseconds. */
 const summaries: readonly (readonly [name: string, read: (lag: IntervalHistogram) => number])[] = [
-  ["min", ({ min }) => min - timerNanoseconds],
-  ["max", ({ max }) => max - timerNanoseconds],
-  ["mean", ({ mean }) => mean - timerNanoseconds],
+  ["min", ({ min }) => min],
+  ["max", ({ max }) => max],
+  ["mean", ({ mean }) => mean],
   ["stddev", ({ stddev }) => stddev],
-  ["p50", (lag) => lag.percentile(50) - timerNanoseconds],
-  ["p90", (lag) => lag.percentile(90) - timerNanoseconds],
-  ["p99", (lag) => lag.percentile(99) - timerNanoseconds],
+  ["p50", (lag) => lag.percentile(50)],
+  ["p90", (lag) => lag.percentile(90)],
+  ["p99", (lag) => lag.percentile(99)],
 ];
 
 /** Measures until the process ends. */
@@ -35,7 +35,7 @@ export function eventLoopLag(): readonly PresentMetric[] {
     help: `How long turns of the event loop took since the last scrape (${name}): what others waited for.`,
     type: "gauge",
     read: () => {
-      const values = lag.count === 0 ? [] : [{ value: Math.max(0, read(lag)) / 1e9 }];
+      const values = lag.count === 0 ? [] : [{ value: read(lag) / 1e9 }];
       if (index === summaries.length - 1) lag.reset();
       return values;
     },

@@ -2,7 +2,7 @@
 import { messageOf } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
 import type { Observer } from "../ports/observer.js";
-import { eventLoopLag, withoutTimer } from "./event-loop-lag.js";
+import { eventLoopLag, knowsTurns, withoutTimer } from "./event-loop-lag.js";
 import { createOperationMetrics } from "./operation-metrics.js";
 import type { PresentMetric } from "./present-metric.js";
 import type * as prometheusClient from "./prom-client.js";
@@ -41,7 +41,8 @@ export class MetricsRegistry {
     const registry = new prometheus.Registry();
     const observer = createOperationMetrics(prometheus, registry);
     const metrics = new MetricsRegistry(prometheus, registry, observer, log);
-    if (processMetrics) {
+    if (processMetrics && !knowsTurns) prometheus.collectDefaultMetrics({ register: registry });
+    else if (processMetrics) {
       prometheus.collectDefaultMetrics({ register: registry, ...withoutTimer });
       const lag = eventLoopLag();
       for (const { name } of lag) registry.removeSingleMetric(name);
