@@ -21,6 +21,14 @@ function inspectsOf({ engine }: Harness): number {
   return engine.journal.names("engine.inspectContainer").length;
 }
 
+/** Events wait for a millisecond; the model knows no container. */
+function withShortWait() {
+  const refreshed: string[] = [];
+  const model = { has: () => false, isStale: () => false, snapshot: () => undefined };
+  const deps = { model, refresh: (id: string) => refreshed.push(id), isRefreshing: () => false };
+  return { changes: new OwnChanges(deps, { holdMs: 1, lingerMs: 1_000 }), refreshed };
+}
+
 describe("a container that a call changes", () => {
   for (const [when, delay] of [
     ["before", 0],
@@ -71,10 +79,7 @@ describe("a container that a call changes", () => {
   });
 
   test("is inspected without the end of the call when that takes long", async () => {
-    const refreshed: string[] = [];
-    const model = { has: () => true, isStale: () => false, snapshot: () => undefined };
-    const deps = { model, refresh: (id: string) => refreshed.push(id), isRefreshing: () => false };
-    const changes = new OwnChanges(deps, { holdMs: 1, lingerMs: 1_000 });
+    const { changes, refreshed } = withShortWait();
     using _ = changes.begin("web");
     const held = changes.takes({ type: "container", action: "die", id: "1", name: "web" });
     assert.equal(held, true);
@@ -82,10 +87,7 @@ describe("a container that a call changes", () => {
   });
 
   test("is not inspected before the end of the call that made it, however long it starts", async () => {
-    const refreshed: string[] = [];
-    const model = { has: () => false, isStale: () => false, snapshot: () => undefined };
-    const deps = { model, refresh: (id: string) => refreshed.push(id), isRefreshing: () => false };
-    const changes = new OwnChanges(deps, { holdMs: 1, lingerMs: 1_000 });
+    const { changes, refreshed } = withShortWait();
     {
       using _ = changes.begin("web");
       changes.takes({ type: "container", action: "create", id: "1", name: "web" });
